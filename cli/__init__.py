@@ -1,0 +1,1 @@
+"""The command line: parse, compose, print. No logic."""

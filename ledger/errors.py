@@ -1,0 +1,119 @@
+"""Why a call to the chain did not do what it was asked.
+
+LedgerError
+|-- Unreachable    no answer: nothing is known, retry
+|-- WrongChain     the node serves another chain than the deployment's
+|-- NotDeployed    no contract, or another one, stands at the deployment's address
+|-- Unconfirmed    sent but not final: look again, never resend
+|-- KeystoreError  a wallet file cannot be used
+`-- Reverted       the contract said no: retrying the same call cannot help
+    |-- SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted
+    |-- RunIsEnded, NodeNotAuthorized, NodeTaken, InsufficientStake, PotTooSmall
+    `-- NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer
+"""
+
+from collections.abc import Mapping
+
+
+class LedgerError(Exception):
+    """Base of all errors of this package."""
+
+
+class Unreachable(LedgerError):
+    """No answer from any RPC endpoint: nothing is known, so retry."""
+
+
+class WrongChain(LedgerError):
+    """The RPC endpoint serves another chain than the deployment names."""
+
+
+class NotDeployed(LedgerError):
+    """No contract code, or other code, stands at an address of the deployment."""
+
+
+class Unconfirmed(LedgerError):
+    """A transaction was sent and is not final: look again, never resend under a new nonce."""
+
+
+class KeystoreError(LedgerError):
+    """A wallet file is missing, unreadable, of another kind, or the password is wrong."""
+
+
+class Reverted(LedgerError):
+    """The contract refused; `name` is the custom error, `values` its operands by name."""
+
+    def __init__(self, name: str, values: Mapping[str, object] | None = None) -> None:
+        self.name = name
+        self.values: dict[str, object] = dict(values or {})
+        operands = ", ".join(f"{key}={value}" for key, value in self.values.items())
+        super().__init__(f"{name}({operands})")
+
+
+class SlotMismatch(Reverted):
+    """Another slot is next: the submission was not taken."""
+
+
+class VersionNotOpen(Reverted):
+    """The version is unpublished or has left the async window."""
+
+
+class VersionBehind(Reverted):
+    """The node has committed in a later version already."""
+
+
+class TooManyOpen(Reverted):
+    """The node has as many open submissions as the run permits: wait until one is final."""
+
+
+class AlreadySubmitted(Reverted):
+    """This very commitment is on chain."""
+
+
+class RunIsEnded(Reverted):
+    """The run takes no more checkpoints or submissions."""
+
+
+class NodeNotAuthorized(Reverted):
+    """No provider stands behind the node key."""
+
+
+class NodeTaken(Reverted):
+    """The node key already works for a provider."""
+
+
+class InsufficientStake(Reverted):
+    """The allocation does not cover one more open submission, or the free stake the amount."""
+
+
+class PotTooSmall(Reverted):
+    """The run's pot cannot cover the pay of one more submission."""
+
+
+class NothingToClaim(Reverted):
+    """No settled reward waits for this provider."""
+
+
+class CheckpointTooSoon(Reverted):
+    """The least interval between two checkpoints has not passed."""
+
+
+class VersionMismatch(Reverted):
+    """Another version is next."""
+
+
+class NotTrainer(Reverted):
+    """The caller is not the run's trainer."""
+
+
+NAMED: dict[str, type[Reverted]] = {
+    kind.__name__: kind
+    for kind in (
+        SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted, RunIsEnded, NodeNotAuthorized,
+        NodeTaken, InsufficientStake, PotTooSmall, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer,
+    )
+}  # fmt: skip
+
+
+def reverted(name: str, values: Mapping[str, object] | None = None) -> Reverted:
+    """The exception for custom error `name`: its own class where callers react to it, else plain `Reverted`."""
+    return NAMED.get(name, Reverted)(name, values)

@@ -1,0 +1,1 @@
+"""Engines: what turns prompts into rollouts, and looks at rollouts again."""

@@ -1,0 +1,45 @@
+"""The `Engine` protocol: generate a slot's rollouts, replay one by prefill, swap weights in place."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from node.rollouts.rollout import Replay, Rollout, Sample
+
+Progress = Callable[[int, int], None]  # (done, total): output tokens at most, or rollouts replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a run samples; all of it comes from its RunSpec."""
+
+    temperature: float
+    max_output_tokens: int
+    eos_ids: frozenset[int]
+    group_size: int
+
+
+class Engine(Protocol):
+    """Blocking: roles call it in a thread, one call at a time. Raises `EngineError`, never half a result."""
+
+    @property
+    def name(self) -> str:
+        """Library, version and device, for evidence and logs."""
+
+    def load(self, folder: Path) -> None:
+        """Swaps in the weights of `folder` (safetensors beside config.json), in place where something is loaded."""
+
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
+        """`group_size` samples of each prompt; sample k is row k of the slot, its noise that of (seed, k, t).
+
+        Raises: EngineError.
+        """
+
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
+        """One prefill per rollout, prompts of a group shared, noise by each rollout's own row.
+
+        Raises: EngineError.
+        """
+
+    def close(self) -> None: ...

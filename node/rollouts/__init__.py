@@ -1,0 +1,1 @@
+"""Rollouts: their bytes, what assigns them, where they are kept."""

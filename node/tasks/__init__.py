@@ -1,0 +1,1 @@
+"""Environments: prompts and rewards."""
