@@ -6,6 +6,7 @@ LedgerError
 |-- NotDeployed    no contract, or another one, stands at the deployment's address
 |-- Unconfirmed    sent but not final: look again, never resend
 |-- KeystoreError  a wallet file cannot be used
+|-- InvalidSignature, MalformedMessage   a peer's message is not what it claims to be
 `-- Reverted       the contract said no: retrying the same call cannot help
     |-- SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted
     |-- RunIsEnded, NodeNotAuthorized, NodeTaken, InsufficientStake, PotTooSmall
@@ -37,6 +38,14 @@ class Unconfirmed(LedgerError):
 
 class KeystoreError(LedgerError):
     """A wallet file is missing, unreadable, of another kind, or the password is wrong."""
+
+
+class InvalidSignature(LedgerError):
+    """A signature has the wrong length, high s, another v than 27 or 28, or belongs to no key."""
+
+
+class MalformedMessage(LedgerError):
+    """A message between nodes has an unknown, missing or ill-formed field; the text says which."""
 
 
 class Reverted(LedgerError):
