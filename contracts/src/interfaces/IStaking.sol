@@ -30,7 +30,7 @@ interface IStaking {
     error DeadlinePassed(uint256 deadline, uint256 time);
     error TooManyUnbondings(uint256 limit);
     error NothingToWithdraw(address provider);
-    error NodeInUse(address node);
+    error NotDeployer(address caller);
 
     /// @notice The ERC-20 that is staked.
     function token() external view returns (address);
@@ -45,6 +45,8 @@ interface IStaking {
     function firstAllocation(uint256 run, address node) external view returns (uint64 blockNumber);
     /// @notice The provider that `node` works for, zero if none.
     function providerOf(address node) external view returns (address);
+    /// @notice The provider that `node` was ever bound to, revoked or not: it owns what `node` earned and answers for it.
+    function boundTo(address node) external view returns (address);
     /// @notice The nonce that the next `NodeAuthorization` of `node` must carry.
     function nonces(address node) external view returns (uint256);
     /// @notice Sum of what `provider` has unbonding, and how much of it can be withdrawn now.
@@ -59,7 +61,8 @@ interface IStaking {
     function withdraw() external returns (uint256 amount);
     /// @notice Binds `node` to the caller; `signature` is the node's EIP-712 `NodeAuthorization(provider,node,nonce,deadline)`.
     function authorizeNode(address node, uint256 deadline, bytes calldata signature) external;
-    /// @notice Unbinds `node`: it can submit no more.
+    /// @notice From now `node` can submit nothing. It stays bound to the caller: what it has open is still paid to, or
+    /// slashed from, the caller, and no other provider can ever authorise it.
     function revokeNode(address node) external;
     function allocate(uint256 run, address node, uint256 amount) external;
 

@@ -1,0 +1,63 @@
+"""Copies what the ledger client needs of forge's output into `ledger/abi/`, and nothing that differs between machines.
+
+Usage: python contracts/script/export_abi.py [--check], after `forge build`. With --check it writes nothing, and exits
+with 1 if a file is stale.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "contracts" / "out"
+ABI = ROOT / "ledger" / "abi"
+CONTRACTS = ("StakeToken", "Staking", "RunCoordinator")
+
+
+def immutable_ranges(deployed: dict[str, Any]) -> list[list[int]]:
+    """[start, length] of every place in the runtime code that the constructor fills in, ascending."""
+    references = deployed.get("immutableReferences", {})
+    return sorted([place["start"], place["length"]] for places in references.values() for place in places)
+
+
+def runtime_sha256(deployed: dict[str, Any]) -> str:
+    """SHA-256 of the runtime code with zeros in its immutable ranges, as the compiler leaves them."""
+    return hashlib.sha256(bytes.fromhex(deployed["object"].removeprefix("0x"))).hexdigest()
+
+
+def exported(contract: str) -> str:
+    """The text of `contract`'s file: ABI, creation code, and how to recognise its deployed code."""
+    artifact = json.loads((OUT / f"{contract}.sol" / f"{contract}.json").read_text())
+    entries = sorted(artifact["abi"], key=lambda entry: (entry["type"], entry.get("name", ""), json.dumps(entry)))
+    content = {
+        "abi": entries,
+        "bytecode": artifact["bytecode"]["object"],
+        "immutable_ranges": immutable_ranges(artifact["deployedBytecode"]),
+        "runtime_sha256": runtime_sha256(artifact["deployedBytecode"]),
+    }
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def is_current(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text() == text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
+    check = parser.parse_args().check
+    stale = {path: text for c in CONTRACTS if not is_current(path := ABI / f"{c}.json", text := exported(c))}
+    for path, text in stale.items():
+        if check:
+            print(f"{path.relative_to(ROOT)} is stale: run forge build, then contracts/script/export_abi.py")
+        else:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
