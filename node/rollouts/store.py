@@ -1,0 +1,110 @@
+"""Rollout files on this node's disk, by commitment.
+
+A worker puts its file before it sends the commitment: the name binds version, slot, beacon and root, so after a crash a
+file belongs to an assignment exactly if the commitment recomputed from both is the file's name. Nothing else is kept.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from ledger.base import Digest
+from node.errors import StoreError
+
+MAX_FILE_BYTES = 2**30  # no run's file is near it; what is larger was not written by this store
+_SUFFIX = ".rollouts"
+_NAME = re.compile(r"[0-9a-f]{64}\.rollouts")
+
+
+class RolloutStore:
+    """Files of one folder. Any process may read; only one at a time writes, from any of its threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writing = Lock()
+        self._prepared = False
+
+    def path(self, commitment: Digest) -> Path:
+        """Where the file of `commitment` lies, or would."""
+        if len(commitment) != 32:
+            raise ValueError(f"a commitment has 32 bytes, not {len(commitment)}")
+        return self._folder / (commitment.hex() + _SUFFIX)
+
+    def put(self, commitment: Digest, data: bytes) -> None:
+        """Writes the file. When it returns, the file survives a power cut; until then there is the old one or none.
+
+        Raises:
+            StoreError: over `MAX_FILE_BYTES`, or the disk refused.
+        """
+        path = self.path(commitment)
+        if len(data) > MAX_FILE_BYTES:
+            raise StoreError(f"{path}: {len(data)} bytes, at most {MAX_FILE_BYTES} are kept")
+        with self._writing, _translated(path):
+            self._prepare()
+            temporary = path.with_suffix(".tmp")
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            _sync_folder(self._folder)
+
+    def get(self, commitment: Digest) -> bytes | None:
+        """The file, or None where there is none.
+
+        Raises:
+            StoreError: it cannot be read, or is over `MAX_FILE_BYTES`.
+        """
+        path = self.path(commitment)
+        with _translated(path):
+            try:
+                with path.open("rb") as file:
+                    data = file.read(MAX_FILE_BYTES + 1) if path.stat().st_size <= MAX_FILE_BYTES else None
+            except FileNotFoundError:
+                return None
+        if data is None or len(data) > MAX_FILE_BYTES:
+            raise StoreError(f"{path}: over {MAX_FILE_BYTES} bytes, so this store did not write it")
+        return data
+
+    def list(self) -> tuple[Digest, ...]:
+        """Commitments of all whole files, ascending. Raises: StoreError."""
+        with _translated(self._folder):
+            try:
+                names = [entry.name for entry in self._folder.iterdir() if _NAME.fullmatch(entry.name)]
+            except FileNotFoundError:
+                return ()
+        return tuple(Digest(bytes.fromhex(name.removesuffix(_SUFFIX))) for name in sorted(names))
+
+    def delete(self, commitment: Digest) -> None:
+        """Removes the file; that there is none is no error. Raises: StoreError."""
+        path = self.path(commitment)
+        with self._writing, _translated(path):
+            path.unlink(missing_ok=True)
+
+    def _prepare(self) -> None:
+        """Once, before the first write: the folder, without what a killed writer left unfinished."""
+        if self._prepared:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self._folder.glob("*.tmp"):
+            leftover.unlink(missing_ok=True)
+        self._prepared = True
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
