@@ -50,19 +50,16 @@ library Commitments {
         pure
         returns (bool[] memory drawn)
     {
+        drawn = new bool[](leafUnits.length);
+        bool all = expected >= leafUnits.length;
         uint256 total = 0;
         for (uint256 i = 0; i < leafUnits.length; ++i) {
             total += leafUnits[i];
+            drawn[i] = all;
         }
-        drawn = new bool[](leafUnits.length);
+        if (all) return drawn;
         for (uint256 k = 0; k < expected; ++k) {
-            if (expected >= leafUnits.length) break;
-            uint256 point = drawPoint(key, k, total, expected);
-            drawn[_leafAt(leafUnits, point)] = true;
-        }
-        if (expected < leafUnits.length) return drawn;
-        for (uint256 i = 0; i < leafUnits.length; ++i) {
-            drawn[i] = true;
+            drawn[_leafAt(leafUnits, drawPoint(key, k, total, expected))] = true;
         }
     }
 
