@@ -290,6 +290,14 @@ class Ledger(Protocol):
     def account(self) -> Address:
         """The address that writes are sent from."""
 
+    @property
+    def origin_block(self) -> int:
+        """The block that the contracts were deployed in: no event is older."""
+
+    @property
+    def confirmations(self) -> int:
+        """Blocks to wait for before a block counts."""
+
     # --- Chain
     async def head(self) -> Block:
         """The latest block."""

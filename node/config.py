@@ -1,0 +1,97 @@
+"""Where a node keeps its files, and what its user set. Folders are made when something is written into them."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from node.errors import ConfigError
+
+APP = "intellect-node"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder that holds everything of one user: wallets, and a folder per role, chain, run and key."""
+
+    folder: Path
+
+    @classmethod
+    def default(cls) -> "Home":
+        """$INTELLECT_NODE_HOME, else the platform's data folder."""
+        named = os.environ.get("INTELLECT_NODE_HOME")
+        return cls(Path(named) if named else Path(platformdirs.user_data_dir(APP)))
+
+    @property
+    def wallets(self) -> Path:
+        return self.folder / "wallets"
+
+    def state(self, chain_id: int, coordinator: str, run: int, account: str) -> "StateFolder":
+        """Of one key in one run. Another deployment on the same chain id gets another folder."""
+        return StateFolder(self.folder / "runs" / f"{chain_id}-{coordinator[2:10].lower()}-{run}" / account.lower())
+
+    def journal(self, chain_id: int, coordinator: str, account: str) -> Path:
+        """What a key signed on one deployment, over all runs."""
+        return self.folder / "journals" / f"{chain_id}-{coordinator[2:10].lower()}-{account.lower()}.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """What one role keeps for one run."""
+
+    folder: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def rollouts(self) -> Path:
+        return self.folder / "rollouts"
+
+    @property
+    def cases(self) -> Path:
+        return self.folder / "cases"
+
+    @property
+    def evidence(self) -> Path:
+        return self.folder / "evidence"
+
+    @property
+    def training(self) -> Path:
+        return self.folder / "training"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What every role is told: where to listen, what to announce, how much of the machine to take."""
+
+    home: Home
+    run: int
+    host: str = "0.0.0.0"
+    port: int = 0  # 0: any free one
+    advertise: str | None = None  # the URL that peers reach this node by; default http://host:port
+    allow_private: bool = False  # let peers have loopback and private addresses: local networks only
+    threads: int | None = None  # of torch; None: its own choice
+    poll_seconds: float = 0.5  # between two looks at the chain
+    keep_versions: int = 5
+
+    def announced(self, port: int) -> str:
+        """The URL that peers are told, of at most 256 bytes as the contract permits.
+
+        Raises: ConfigError.
+        """
+        url = self.advertise or f"http://{self.host}:{port}"
+        if self.advertise is None and self.host in {"0.0.0.0", "::"}:
+            raise ConfigError(
+                f"no peer can reach http://{self.host}:{port}: say under which URL this machine is reachable with "
+                f"--advertise http://NAME-OR-ADDRESS:{port}, or bind one address with --host"
+            )
+        if len(url.encode()) > 256:
+            raise ConfigError(f"--advertise is {len(url.encode())} bytes long: the contract keeps at most 256")
+        return url.rstrip("/")

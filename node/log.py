@@ -1,0 +1,61 @@
+"""One line per event that a person would ask about, for people or, with `json_lines`, for machines."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+LOGGER = logging.getLogger("intellect-node")
+
+
+def event(what: str, /, **fields: object) -> None:
+    """Logs that `what` happened. Bytes are shown in hex; nothing secret is ever a field."""
+    LOGGER.info(what, extra={"fields": {key: _plain(value) for key, value in fields.items()}})
+
+
+def warn(what: str, /, **fields: object) -> None:
+    """Logs something that a person may have to act on."""
+    LOGGER.warning(what, extra={"fields": {key: _plain(value) for key, value in fields.items()}})
+
+
+def configure(role: str, *, json_lines: bool) -> None:
+    """Sends events to standard error, each with its time and `role`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines(role) if json_lines else _Lines(role))
+    LOGGER.handlers = [handler]
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+
+
+def _plain(value: object) -> str | int | float:
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, float):
+        return round(value, 4)
+    return value if isinstance(value, int) else str(value)
+
+
+class _Lines(logging.Formatter):
+    def __init__(self, role: str) -> None:
+        super().__init__()
+        self.role = role
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        mark = "! " if record.levelno >= logging.WARNING else ""
+        shown = " ".join(f"{key}={_short(value)}" for key, value in fields.items())
+        return f"{time} {self.role:<10} {mark}{record.getMessage()} {shown}".rstrip()
+
+
+class _JsonLines(_Lines):
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        time = datetime.fromtimestamp(record.created, UTC).isoformat()
+        level = record.levelname.lower()
+        return json.dumps({"time": time, "role": self.role, "level": level, "event": record.getMessage(), **fields})
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text[:10] + "…" if text.startswith("0x") and len(text) == 66 else text

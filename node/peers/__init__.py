@@ -1,0 +1,1 @@
+"""How nodes talk to each other: rollout files, signed verdicts, batches and evidence over HTTP."""

@@ -1,0 +1,168 @@
+"""The record of a run: what the chain's events say so far, folded in chain order.
+
+Everything here can be recomputed by anyone from the chain alone; nothing in it is a node's own word.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from ledger.base import (
+    Address,
+    Allocated,
+    Block,
+    CheckpointPublished,
+    Claimed,
+    Convicted,
+    Digest,
+    EndpointSet,
+    Event,
+    Expired,
+    Ledger,
+    RelaySet,
+    Reported,
+    Run,
+    RunEnded,
+    Settled,
+    SlashExecuted,
+    State,
+    Submitted,
+    Version,
+    Voided,
+)
+
+BLOCKS_AT_ONCE = 2_000  # of one reading; public RPC endpoints refuse wider ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One commitment and what became of it. `check` names the finding that voided or convicted it."""
+
+    made: Submitted
+    state: State = State.SUBMITTED
+    reward: int = 0
+    check: int | None = None
+    conviction: Convicted | None = None
+    slash: SlashExecuted | None = None
+    reports: tuple[Reported, ...] = ()
+    concluded: Block | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """Of one run; `sync` reads on. A submission's place in `commits` is its slot."""
+
+    run: Run
+    head: Block = field(default=Block(0, 0))
+    next_block: int = 0
+    checkpoints: list[CheckpointPublished] = field(default_factory=list)
+    submissions: dict[Digest, Submission] = field(default_factory=dict)
+    commits: dict[tuple[Version, Address], list[Submitted]] = field(default_factory=dict)
+    allocated: dict[Address, Allocated] = field(default_factory=dict)  # the first one of each node
+    endpoints: dict[Address, str] = field(default_factory=dict)
+    relays: set[Address] = field(default_factory=set)
+    claims: list[Claimed] = field(default_factory=list)
+    ended: Block | None = None
+
+    async def sync(self, ledger: Ledger) -> list[Event]:
+        """Reads up to the last confirmed block; returns what was new.
+
+        Raises: Unreachable; what was read before stays applied.
+        """
+        head = await ledger.head()
+        confirmed = head.number - ledger.confirmations
+        news: list[Event] = []
+        first = max(self.next_block, ledger.origin_block)
+        while first <= confirmed:
+            last = min(first + BLOCKS_AT_ONCE - 1, confirmed)
+            events = await ledger.events(self.run.id, first, last)
+            for event in events:
+                self._apply(event)
+            news += events
+            first = self.next_block = last + 1
+        self.head = head
+        return news
+
+    def _apply(self, event: Event) -> None:
+        match event:
+            case CheckpointPublished():
+                self.checkpoints.append(event)
+            case Submitted():
+                self.submissions[event.commitment] = Submission(event)
+                self.commits.setdefault((event.version, event.node), []).append(event)
+            case Settled() | Reported() | Convicted() | Voided() | Expired() | SlashExecuted():
+                self._change(event)
+            case RelaySet():
+                (self.relays.add if event.approved else self.relays.discard)(event.relay)
+            case EndpointSet():
+                self.endpoints[event.who] = event.url
+            case Allocated():
+                self.allocated.setdefault(event.node, event)
+            case Claimed():
+                self.claims.append(event)
+            case RunEnded():
+                self.ended = event.block
+            case _:
+                assert_never(event)
+
+    def _change(self, event: Settled | Reported | Convicted | Voided | Expired | SlashExecuted) -> None:
+        known = self.submissions.get(event.commitment)
+        if known is None:
+            return
+        match event:
+            case Settled():
+                new = replace(known, state=State.SETTLED, reward=event.reward, concluded=event.block)
+            case Reported():
+                frozen = known.state if known.state.final or event.check not in {8, 9} else State.FAULTED
+                new = replace(known, state=frozen, reports=(*known.reports, event))
+            case Convicted():
+                new = replace(known, conviction=event, check=event.check)
+            case Voided():
+                new = replace(known, state=State.VOIDED, check=event.check, concluded=event.block)
+            case Expired():
+                new = replace(known, state=State.EXPIRED, concluded=event.block)
+            case SlashExecuted():
+                new = replace(known, state=State.SLASHED, slash=event, concluded=event.block)
+        self.submissions[event.commitment] = new
+
+    @property
+    def latest(self) -> Version | None:
+        """The newest published version, or None before version 0."""
+        return self.checkpoints[-1].version if self.checkpoints else None
+
+    def root(self, version: Version) -> Digest | None:
+        return self.checkpoints[version].manifest_root if 0 <= version < len(self.checkpoints) else None
+
+    def is_open(self, version: Version) -> bool:
+        """Whether `version` takes submissions at the head's time (protocol, "Contract surface": open)."""
+        windows, level = self.run.params.windows, self.run.params.async_level
+        if self.latest is None or not 0 <= version <= self.latest:
+            return False
+        if self.ended is not None and self.head.time > self.ended.time + windows.grace:
+            return False
+        if self.latest <= version + level:
+            return True
+        return self.head.time <= self.checkpoints[version + level + 1].block.time + windows.grace
+
+    def beacon_block(self, version: Version, node: Address, slot: int) -> int | None:
+        """The block whose beacon seeds `slot` (protocol, "Beacons"), or None while it is not there."""
+        if slot >= 2:
+            commits = self.commits.get((version, node), [])
+            return commits[slot - 2].block.number if len(commits) >= slot - 1 else None
+        allocated = self.allocated.get(node)
+        if allocated is None or not 0 <= version < len(self.checkpoints):
+            return None
+        return max(self.checkpoints[version].block.number, allocated.block.number)
+
+    def open_submissions(self) -> Iterator[Submission]:
+        """Those without a final state, oldest first."""
+        return (s for s in self.submissions.values() if not s.state.final)
+
+    def due(self, submission: Submission) -> int:
+        """The time from which a submission can be settled."""
+        windows = self.run.params.windows
+        return submission.made.block.time + windows.available + windows.audit
+
+    def audit_time(self, submission: Submission) -> int:
+        """The first block at or after this time gives the audit beacon."""
+        return submission.made.block.time + self.run.params.windows.available

@@ -1,0 +1,1 @@
+"""What a node can be in a run: worker, validator, trainer, relay."""

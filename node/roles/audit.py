@@ -1,0 +1,151 @@
+"""Auditing a submission: what is drawn, what the cheap checks say of every leaf, what the model says of a drawn one."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from hashing.audit import audit_key, auditors, draw
+from ledger.base import Address, Block, Digest, Version
+from node.checks.base import Subject, cheap, deep
+from node.engines.base import Engine
+from node.errors import Malformed, NotFound
+from node.log import event
+from node.record import Submission
+from node.roles.intake import Intake
+from node.roles.member import Member
+from node.roles.subject import decoded_subject
+from node.rollouts.assignment import unit_list
+from node.tasks.taskset import Taskset
+from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict
+
+WHOLE = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Which leaves of a submission are audited and by whom; anyone recomputes it from the chain and the file."""
+
+    block: Block  # whose beacon drew: Haves count only if dated before it
+    auditors: Mapping[int, tuple[Address, ...]]  # by leaf, ascending
+
+    def of(self, who: Address) -> tuple[int, ...]:
+        return tuple(leaf for leaf, chosen in self.auditors.items() if who in chosen)
+
+
+@dataclass(slots=True)
+class Auditor:
+    """Checks files with this node's own engine, one at a time."""
+
+    member: Member
+    engine: Engine
+    tasks: Taskset
+    intake: Intake
+    loaded: Version | None = None
+    draws: dict[Digest, Draw] = field(default_factory=dict)
+    cheap_verdicts: dict[Digest, Verdict] = field(default_factory=dict)
+
+    async def draw(self, submission: Submission) -> Draw | None:
+        """The audit draw, or None while its beacon, or the file, is not there. Raises: Unreachable."""
+        commitment = submission.made.commitment
+        if commitment not in self.draws:
+            found = await self._draw(submission)
+            if found is None:
+                return None
+            self.draws[commitment] = found
+        return self.draws[commitment]
+
+    async def _draw(self, submission: Submission) -> Draw | None:
+        ledger = self.member.ledger
+        block = await ledger.block_at(self.member.record.audit_time(submission))
+        beacon = None if block is None else await ledger.beacon(block.number)
+        subject = await self.subject(submission)
+        if block is None or beacon is None or subject is None:
+            return None
+        key = audit_key(beacon, submission.made.commitment)
+        leaves = draw(key, unit_list(subject.rollouts, subject.spec), subject.spec.audit.leaves)
+        validators = self.member.run.params.validators
+        chosen = {leaf: tuple(Address(who) for who in auditors(key, leaf, validators)) for leaf in leaves}
+        return Draw(block, chosen)
+
+    async def subject(self, submission: Submission) -> Subject | None:
+        """What the checks are given, or None where the file is not here or does not parse."""
+        data = await asyncio.to_thread(self.intake.store.get, submission.made.commitment)
+        if data is None:
+            return None
+        try:
+            return await asyncio.to_thread(decoded_subject, self.member, self.tasks, submission.made, data)
+        except Malformed:
+            return None
+
+    async def cheap(self, submission: Submission) -> Verdict:
+        """The checks that every validator makes of every leaf, the beacon's among them. Raises: Unreachable."""
+        commitment = submission.made.commitment
+        if commitment not in self.cheap_verdicts:
+            verdict = await self._cheap(submission)
+            if isinstance(verdict, Undecided):
+                return verdict
+            self.cheap_verdicts[commitment] = verdict
+        return self.cheap_verdicts[commitment]
+
+    async def _cheap(self, submission: Submission) -> Verdict:
+        made = submission.made
+        block = self.member.record.beacon_block(made.version, made.node, made.slot)
+        beacon = None if block is None else await self.member.ledger.beacon(block)
+        if beacon is None:
+            return Undecided("the slot's beacon is not known here yet")
+        if beacon != made.beacon:
+            return Rejected(Check.WITHHELD, WHOLE, made.beacon.hex(), beacon.hex(), "the beacon is not the chain's")
+        data = await asyncio.to_thread(self.intake.store.get, made.commitment)
+        if data is None:
+            return Undecided("the file is not here")
+        try:
+            subject = await asyncio.to_thread(decoded_subject, self.member, self.tasks, made, data)
+        except Malformed as error:
+            return Rejected(Check.SCHEMA, WHOLE, "malformed", "protocol 1", str(error)[:300])
+        return await asyncio.to_thread(cheap, subject)
+
+    async def deep(self, submission: Submission, leaves: Iterable[int]) -> Verdict:
+        """The checks that need the model, on `leaves`: the first rejection, else what was measured.
+
+        Raises:
+            EngineError, Unreachable: nothing was decided.
+        """
+        wanted = sorted(leaves)
+        subject = await self.subject(submission)
+        if subject is None:
+            return Undecided("the file is not here")
+        if not wanted:
+            return Accepted()
+        try:
+            await self._load(submission.made.version)
+        except NotFound as error:
+            return Undecided(str(error))
+        rows = [subject.rollouts[leaf] for leaf in wanted]
+        started = self.member.clock.monotonic()
+        replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, _silent)
+        verdict = await asyncio.to_thread(deep, subject, dict(zip(wanted, replays, strict=True)))
+        event("audited", commitment=submission.made.commitment, leaves=len(wanted),
+              seconds=self.member.clock.monotonic() - started, verdict=type(verdict).__name__,
+              **_figures(verdict))  # fmt: skip
+        return verdict
+
+    async def _load(self, version: Version) -> None:
+        if self.loaded == version:
+            return
+        folder = await self.member.weights(version)
+        await asyncio.to_thread(self.engine.load, folder)
+        self.loaded = version
+
+
+def _figures(verdict: Verdict) -> dict[str, object]:
+    match verdict:
+        case Accepted(measured):
+            return dict(measured)
+        case Rejected(check, leaf, measured, threshold, _):
+            return {"check": check.name, "leaf": leaf, "measured": measured, "threshold": threshold}
+        case Undecided(reason):
+            return {"reason": reason}
+
+
+def _silent(done: int, total: int) -> None:
+    """An audit takes seconds; its figures are logged at the end."""

@@ -1,0 +1,48 @@
+"""The evidence that a validator wrote, by digest: on disk before the `Fault` that names it is signed."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+
+from ledger.base import Digest
+from node.errors import NotFound
+from node.files import write_atomically
+from node.record import Submission
+from node.verdicts import Rejected
+
+MAX_EVIDENCE_BYTES = 64 << 20
+
+Writer = Callable[[Submission, Rejected, str], bytes]  # (submission, rejection, engine) -> canonical JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibits:
+    """A folder of evidence files; `writer` makes the bytes."""
+
+    folder: Path
+    writer: Writer
+
+    def write(self, submission: Submission, rejected: Rejected, engine: str) -> Digest:
+        """Writes the evidence of a rejection; its BLAKE3 is what the `Fault` signs. Raises: StoreError."""
+        data = self.writer(submission, rejected, engine)
+        digest = Digest(blake3(data).digest())
+        write_atomically(self.path(digest), data)
+        return digest
+
+    def path(self, digest: Digest) -> Path:
+        return self.folder / f"{digest.hex()}.json"
+
+    def read(self, digest: Digest) -> bytes:
+        """Raises: NotFound."""
+        try:
+            return self.path(digest).read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound("no such evidence here") from error
+
+    def list(self) -> list[Path]:
+        """Evidence files, oldest first."""
+        found = [path for path in self.folder.glob("*.json") if re.fullmatch(r"[0-9a-f]{64}", path.stem)]
+        return sorted(found, key=lambda path: path.stat().st_mtime)

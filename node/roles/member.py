@@ -1,0 +1,141 @@
+"""What every role of a run has: the chain, its record, the weights, the peers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.base import Address, Event, Ledger, Run, Version
+from ledger.errors import Unreachable
+from ledger.messages import Domain
+from node.clock import Clock
+from node.config import Settings, StateFolder
+from node.errors import NotFound
+from node.log import event, warn
+from node.models.digests import require_model
+from node.peers.client import PeerClient
+from node.record import Record
+from node.runspec import RunSpec
+from node.shards.client import Downloader
+from node.shards.store import CheckpointStore
+
+
+@dataclass(slots=True)
+class Member:
+    """One key's part in one run."""
+
+    ledger: Ledger
+    run: Run
+    spec: RunSpec
+    record: Record
+    settings: Settings
+    state: StateFolder
+    checkpoints: CheckpointStore
+    downloader: Downloader
+    peers: PeerClient
+    clock: Clock
+
+    @property
+    def account(self) -> Address:
+        return self.ledger.account
+
+    @property
+    def domain(self) -> Domain:
+        """Of every message that validators of this run sign."""
+        return Domain(self.ledger.chain_id, self.ledger.coordinator)
+
+    async def sync(self) -> list[Event]:
+        """Reads the chain on; while no endpoint answers, nothing is new."""
+        try:
+            return await self.record.sync(self.ledger)
+        except Unreachable as error:
+            warn("chain unreachable, trying again", reason=error)
+            return []
+
+    async def wait(self) -> None:
+        await self.clock.sleep(self.settings.poll_seconds)
+
+    def held(self, version: Version) -> Path | None:
+        """The folder of `version`, if its every chunk is here."""
+        root = self.record.root(version)
+        return None if root is None else self.checkpoints.complete(root)
+
+    async def weights(self, version: Version) -> Path:
+        """The folder of `version`, fetched from peers if need be, its small files checked against the spec.
+
+        Raises:
+            NotFound: unpublished, or no peer has it now.
+            SpecMismatch: its config, tokenizer or template is not the run's.
+        """
+        folder = await asyncio.to_thread(self.held, version)
+        if folder is None:
+            folder = await self._fetch(version)
+        await asyncio.to_thread(require_model, folder, self.spec.model)
+        return folder
+
+    async def _fetch(self, version: Version) -> Path:
+        root = self.record.root(version)
+        if root is None:
+            raise NotFound(f"version {version} is not published")
+        event("weights wanted", version=version, root=root)
+        started = self.clock.monotonic()
+        folder = await self.downloader.fetch(root, _Percent(version, self.clock))
+        event("weights fetched", version=version, seconds=self.clock.monotonic() - started)
+        self._evict()
+        return folder
+
+    def _evict(self) -> None:
+        kept = self.record.checkpoints[-self.settings.keep_versions :]
+        self.checkpoints.keep({checkpoint.manifest_root for checkpoint in (*kept, self.record.checkpoints[0])})
+
+    @asynccontextmanager
+    async def following_weights(self) -> AsyncIterator[None]:
+        """Fetches each newest version in the background while the block runs."""
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            latest = self.record.latest
+            if latest is not None and await asyncio.to_thread(self.held, latest) is None:
+                try:
+                    await self.weights(latest)
+                except NotFound as error:
+                    warn("weights not found yet, trying again", version=latest, reason=error)
+            await self.wait()
+
+    def newest_held(self) -> Version | None:
+        """The newest open version whose weights are here."""
+        latest = self.record.latest
+        for version in range(latest if latest is not None else -1, -1, -1):
+            if not self.record.is_open(Version(version)):
+                return None
+            if self.held(Version(version)) is not None:
+                return Version(version)
+        return None
+
+
+@dataclass(slots=True)
+class _Percent:
+    """Logs a download's progress at most every five seconds, with rate and time left."""
+
+    version: Version
+    clock: Clock
+    started: float = 0.0
+    shown: float = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = self.clock.monotonic()
+        if not self.started:
+            self.started = self.shown = now
+        if now - self.shown < 5 or not total:
+            return
+        self.shown = now
+        rate = done / (now - self.started)
+        left = (total - done) / rate if rate else float("inf")
+        event("downloading", version=self.version, percent=100 * done // total, mb_s=rate / 1e6, seconds_left=left)

@@ -1,0 +1,265 @@
+"""The composition root: puts a role together from its parts, runs it, and takes it down again."""
+
+import asyncio
+import hashlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from eth_account.signers.local import LocalAccount
+
+from ledger.base import Ledger, Run, RunId
+from ledger.errors import Reverted
+from node.clock import SystemClock
+from node.config import Settings
+from node.engines.base import Engine, Policy
+from node.errors import ConfigError, NotFound, SpecMismatch
+from node.files import locked
+from node.log import event
+from node.peers.client import PeerClient
+from node.peers.server import Mailbox
+from node.peers.server import add_routes as add_peer_routes
+from node.record import Record
+from node.roles.audit import Auditor
+from node.roles.casebook import Casebook
+from node.roles.closing import Closer
+from node.roles.directory import weight_sources
+from node.roles.exhibits import Exhibits
+from node.roles.frauds import workmanship
+from node.roles.intake import Intake
+from node.roles.mailbox import FileMailbox
+from node.roles.member import Member
+from node.roles.registration import Registration
+from node.roles.relay import Relay
+from node.roles.trainer import Trainer
+from node.roles.validator import Validator
+from node.roles.worker import Worker
+from node.rollouts.store import RolloutStore
+from node.runspec import RunSpec
+from node.shards.client import Downloader
+from node.shards.server import add_routes as add_weight_routes
+from node.shards.store import CheckpointStore
+from node.tasks.taskset import Taskset, load_tasks
+from node.tasks.tokenizer import load_tokenizer
+from node.terms import require_same_terms
+from node.training.step import Hyper, Learner
+from node.transport import make_app, serve, session
+
+Connect = Callable[[LocalAccount], Awaitable[Ledger]]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which engine to run and on how many threads."""
+
+    name: str = "transformers"
+    threads: int | None = None
+
+
+async def open_run(ledger: Ledger, run: int) -> tuple[Run, RunSpec]:
+    """The run and its spec, the spec's digest and terms checked against what the contract holds.
+
+    Raises:
+        ConfigError: there is no such run.
+        SpecMismatch: the spec is not what the contract enforces.
+    """
+    try:
+        found = await ledger.run(RunId(run))
+    except Reverted as error:
+        count = await ledger.run_count()
+        raise ConfigError(f"there is no run {run} on this chain: it has {count}, numbered from 0") from error
+    if hashlib.sha256(found.spec).digest() != found.spec_digest:
+        raise SpecMismatch(f"the spec of run {run} does not have the digest that the contract holds")
+    spec = RunSpec.parse(found.spec)
+    require_same_terms(spec, found.params)
+    return found, spec
+
+
+@asynccontextmanager
+async def membership(ledger: Ledger, settings: Settings) -> AsyncIterator[Member]:
+    """Everything that a role of the ledger's account needs, held against a second process.
+
+    Raises: ConfigError, SpecMismatch, Unreachable.
+    """
+    run, spec = await open_run(ledger, settings.run)
+    state = settings.home.state(ledger.chain_id, ledger.coordinator, settings.run, ledger.account)
+    record = Record(run)
+    with locked(state.lock):
+        async with session(settings.allow_private) as http:
+            store = CheckpointStore(state.checkpoints)
+            downloader = Downloader(store, http, lambda: weight_sources(record, ledger.account))
+            yield Member(ledger, run, spec, record, settings, state, store, downloader, PeerClient(http), SystemClock())
+
+
+@asynccontextmanager
+async def served(member: Member, mailbox: Mailbox | None) -> AsyncIterator[None]:
+    """Answers peers while the block runs, and announces on chain where."""
+    app = make_app(max_body=max(1 << 20, mailbox.max_file_bytes if mailbox else 0))
+    add_weight_routes(app, member.checkpoints)
+    if mailbox is not None:
+        add_peer_routes(app, mailbox)
+    runner, port = await serve(app, member.settings.host, member.settings.port)
+    try:
+        await _announce(member, member.settings.announced(port))
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _announce(member: Member, url: str) -> None:
+    await member.sync()
+    if member.record.endpoints.get(member.account) != url:
+        await member.ledger.set_endpoint(url)
+    event("serving", url=url, account=member.account)
+
+
+async def first_weights(member: Member) -> Path:
+    """The newest version's folder, waiting for one to be published and found."""
+    waited = False
+    while True:
+        await member.sync()
+        latest = member.record.latest
+        if latest is not None:
+            try:
+                return await member.weights(latest)
+            except NotFound as error:
+                event("weights not found yet, trying again", version=latest, reason=error)
+        elif not waited:
+            event("waiting for the trainer to publish version 0")
+            waited = True
+        await member.wait()
+
+
+def tasks_of(spec: RunSpec, folder: Path) -> Taskset:
+    """The run's prompts and rewards, reproduced from the tokenizer in a model folder. Raises: SpecMismatch."""
+    return load_tasks(spec.tasks, load_tokenizer(folder), spec.sampling.max_prompt_tokens)
+
+
+def policy_of(spec: RunSpec) -> Policy:
+    return Policy(
+        temperature=spec.sampling.temperature,
+        max_output_tokens=spec.sampling.max_output_tokens,
+        eos_ids=frozenset(spec.model.eos_ids),
+        group_size=spec.slot.group_size,
+    )
+
+
+def make_engine(choice: EngineChoice, policy: Policy) -> Engine:
+    """Raises: ConfigError: there is no engine of that name."""
+    if choice.name == "transformers":
+        from node.engines.transformers import TransformersEngine
+
+        return TransformersEngine(policy, choice.threads)
+    if choice.name == "scripted":
+        from node.engines.scripted import ScriptedEngine
+
+        return ScriptedEngine(policy)
+    raise ConfigError(f"there is no engine {choice.name!r}: choose transformers")
+
+
+async def run_worker(
+    settings: Settings,
+    connect: Connect,
+    wallet: LocalAccount,
+    node_key: LocalAccount,
+    engine: EngineChoice,
+    fraud: str | None = None,
+) -> None:
+    """Registers, then works until the run's end."""
+    work = workmanship(fraud)
+    provider = await connect(wallet)
+    run, _ = await open_run(provider, settings.run)
+    await Registration(provider, node_key, run).ensure()
+    async with membership(await connect(node_key), settings) as member:
+        intake = Intake(member, RolloutStore(member.state.rollouts))
+        tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
+        worker = Worker(member, provider, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
+        async with served(member, FileMailbox(intake, takes=False)):
+            await worker.run()
+
+
+async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccount, engine: EngineChoice) -> None:
+    """Validates until the run's end."""
+    async with membership(await connect(wallet), settings) as member:
+        if member.account not in member.run.params.validators:
+            raise ConfigError(
+                f"{member.account} is no validator of run {settings.run}: its owner named "
+                + ", ".join(member.run.params.validators)
+            )
+        intake = Intake(member, RolloutStore(member.state.rollouts))
+        tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
+        auditor = Auditor(member, make_engine(engine, policy_of(member.spec)), tasks, intake)
+        casebook = Casebook(member.state.cases, member.domain, frozenset(member.run.params.validators))
+        exhibits = Exhibits(member.state.evidence, auditor.evidence)
+        closer = Closer(member, wallet, casebook)
+        validator = Validator(member, wallet, intake, casebook, auditor, exhibits, closer)
+        async with served(member, validator):
+            await validator.run()
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the trainer decides for itself: the base model's folder, rollouts per step, and the optimiser's settings."""
+
+    base: Path
+    batch_rollouts: int
+    hyper: Hyper
+
+
+async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount, training: Training) -> None:
+    """Trains to the run's last step, serving the weights all the while."""
+    async with membership(await connect(wallet), settings) as member:
+        if member.account != member.run.params.trainer:
+            raise ConfigError(
+                f"{member.account} is not the trainer of run {settings.run}: {member.run.params.trainer} is"
+            )
+        await asyncio.to_thread(require_base, member, training.base)
+        tasks = await asyncio.to_thread(tasks_of, member.spec, training.base)
+        learner = await asyncio.to_thread(resumed_learner, member, training)
+        intake = Intake(member, RolloutStore(member.state.rollouts))
+        async with served(member, FileMailbox(intake, takes=True)):
+            await Trainer(member, learner, tasks, intake, training.base, training.batch_rollouts).run()
+
+
+def require_base(member: Member, base: Path) -> None:
+    """Raises: SpecMismatch: the folder is not the run's version 0."""
+    root = member.checkpoints.add(base)
+    if root.hex() != member.spec.model.manifest_root:
+        raise SpecMismatch(
+            f"the model in {base} has manifest root {root.hex()}, the run's base is {member.spec.model.manifest_root}: "
+            "give the model that the run was created with as --model"
+        )
+
+
+def resumed_learner(member: Member, training: Training) -> Learner:
+    """A learner at the last step that is on disk here, or at step 0."""
+    learner = Learner(training.base, training.hyper, member.spec.sampling.temperature, member.settings.threads)
+    if learner.resume(member.state.training / "states"):
+        event("training state found", step=learner.steps)
+    return learner
+
+
+async def run_relay(settings: Settings, connect: Connect, wallet: LocalAccount) -> None:
+    """Holds and serves weights until it is stopped."""
+    async with membership(await connect(wallet), settings) as member, served(member, None):
+        await Relay(member).run()
+
+
+def run_until_stopped(work: Coroutine[None, None, None]) -> bool:
+    """Runs a role; whether it came to its own end, rather than being stopped by Ctrl-C or a termination signal."""
+
+    async def supervised() -> bool:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(name, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            event("stopped")
+            return False
+        return True
+
+    return asyncio.run(supervised())
