@@ -1,0 +1,63 @@
+"""The randomness that nobody knew when a block was made: which later block holds a block's beacon, by kind of chain.
+
+Source: protocol 1, "Beacons".
+"""
+
+from typing import Final
+
+from eth_utils.crypto import keccak
+
+from ledger.base import Address, Digest
+from ledger.blocks import Header, Headers
+from ledger.rpc import Rpc, call_request
+from ledger.wire import byte_string, text
+
+ANVIL_DELAY_BLOCKS: Final = 2
+L1_DELAY_SECONDS: Final = 24  # two slots of the beacon chain
+L1_BLOCK: Final = Address("0x4200000000000000000000000000000000000015")  # OP stack, predeploys: L1Block
+L1_TIMESTAMP: Final = keccak(text="timestamp()")[:4]
+
+
+async def beacon_source(rpc: Rpc, headers: Headers) -> "AnvilBeacons | OpStackBeacons":
+    """How the chain behind `rpc` makes its beacons: a devnet names itself, everything else is an OP stack."""
+    version = await rpc.ask("web3_clientVersion", [], text)
+    return AnvilBeacons(headers) if version.startswith("anvil") else OpStackBeacons(rpc, headers)
+
+
+class AnvilBeacons:
+    """keccak256 of the mixHash two blocks later."""
+
+    def __init__(self, headers: Headers) -> None:
+        self._headers = headers
+
+    async def find(self, block_number: int) -> tuple[Header, Digest] | None:
+        """The header that holds the beacon of `block_number`, and the beacon; None while there is no such block."""
+        header = await self._headers.get(block_number + ANVIL_DELAY_BLOCKS)
+        return None if header is None else (header, Digest(keccak(header.mix)))
+
+
+class OpStackBeacons:
+    """prevrandao of the first block whose L1 origin is at least 24 s younger than the given block."""
+
+    def __init__(self, rpc: Rpc, headers: Headers) -> None:
+        self._rpc = rpc
+        self._headers = headers
+
+    async def find(self, block_number: int) -> tuple[Header, Digest] | None:
+        """See `AnvilBeacons.find`."""
+        given = await self._headers.get(block_number)
+        if given is None:
+            return None
+        least = given.time + L1_DELAY_SECONDS
+
+        async def reached(header: Header) -> bool:
+            # an L1 origin is never younger than its L2 block, which spares most of the calls
+            return header.time >= least and await self._l1_time(header.number) >= least
+
+        header = await self._headers.first(reached)
+        return None if header is None else (header, header.mix)
+
+    async def _l1_time(self, block_number: int) -> int:
+        """Timestamp of the L1 origin of L2 block `block_number`."""
+        method, parameters = call_request(L1_BLOCK, L1_TIMESTAMP, block=hex(block_number))
+        return await self._rpc.ask(method, parameters, lambda answer: int.from_bytes(byte_string(answer, 32)))

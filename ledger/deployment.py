@@ -1,0 +1,86 @@
+"""Where the contracts stand on one chain: the file that a node reads instead of asking its user for addresses."""
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Final
+
+from eth_utils.address import is_checksum_address
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from ledger.base import Address
+from ledger.errors import NotDeployed
+
+MAX_FILE_BYTES: Final = 2**16
+MAX_CONFIRMATIONS: Final = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """`block` is where the coordinator was deployed; `confirmations` are blocks to wait for before one counts."""
+
+    chain_id: int
+    token: Address
+    staking: Address
+    coordinator: Address
+    block: int
+    confirmations: int
+
+    @staticmethod
+    def load(path: Path) -> "Deployment":
+        """The deployment in the JSON file `path`. Raises: NotDeployed, saying what is wrong with the file."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+        except OSError as problem:
+            raise NotDeployed(f"deployment file {path}: {problem.strerror}") from problem
+        return _parse(content, str(path))
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
+
+
+def for_chain(chain_id: int) -> Deployment | None:
+    """The deployment on `chain_id` that ships with this package, if there is one."""
+    resource = files("ledger") / "deployments" / f"{chain_id}.json"
+    return _parse(resource.read_bytes(), resource.name) if resource.is_file() else None
+
+
+def _checksummed(value: str) -> str:
+    if not is_checksum_address(value):
+        raise ValueError("not a checksummed address (EIP-55)")
+    return value
+
+
+_Address = Annotated[str, AfterValidator(_checksummed)]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    chain_id: int = Field(gt=0, lt=2**63)
+    token: _Address
+    staking: _Address
+    coordinator: _Address
+    block: int = Field(ge=0, lt=2**63)
+    confirmations: int = Field(ge=0, le=MAX_CONFIRMATIONS)
+
+
+def _parse(content: bytes, name: str) -> Deployment:
+    if len(content) > MAX_FILE_BYTES:
+        raise NotDeployed(f"deployment file {name}: over {MAX_FILE_BYTES} bytes")
+    try:
+        file = _File.model_validate_json(content)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "JSON"
+        raise NotDeployed(f"deployment file {name}: {where}: {first['msg']}") from problem
+    return Deployment(
+        file.chain_id,
+        Address(file.token),
+        Address(file.staking),
+        Address(file.coordinator),
+        file.block,
+        file.confirmations,
+    )

@@ -1,0 +1,109 @@
+"""A journal as JSON, so that a backup or another machine refuses to sign what this one already signed otherwise."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from ledger.base import Address, Digest
+from ledger.journal import Attempt, Claim, Entry, Journal, JournalError, Stage
+
+MAX_BYTES: Final = 256 * 2**20  # about 200,000 transactions
+
+_Hex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2})*$")]
+_Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Wei = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,78}$")]
+_Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{40}$")]
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+_Natural = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _Claim(_Part):
+    slot: _Name
+    commitment: _Hex32
+
+
+class _Attempt(_Part):
+    hash: _Hex32
+    raw: _Hex
+    max_fee: _Wei
+    priority_fee: _Wei
+
+
+class _Entry(_Part):
+    chain: _Name
+    sender: _Address
+    what: _Name
+    to: _Address | None
+    data: _Hex
+    value: _Wei
+    gas: _Natural
+    stage: Literal["sent", "mined", "reverted", "lost", "refused"]
+    nonce: _Natural
+    claim: _Claim | None
+    attempts: Annotated[list[_Attempt], Field(min_length=1)]
+
+
+class _File(_Part):
+    format: Literal[1]
+    entries: list[_Entry]
+
+
+def export_journal(journal: Journal) -> str:
+    """Everything that `journal` signed, as JSON."""
+    entries = [_written(entry) for entry in journal.signed()]
+    return _File.model_validate({"format": 1, "entries": entries}).model_dump_json(indent=1) + "\n"
+
+
+def import_journal(journal: Journal, content: str) -> int:
+    """Adds what another journal exported to `journal`; how many transactions were new.
+
+    Raises:
+        JournalError: `content` is not an exported journal.
+        SlotTaken: the two journals signed different commitments for one slot; nothing is added then.
+    """
+    if len(content) > MAX_BYTES:
+        raise JournalError(f"an exported journal over {MAX_BYTES} bytes")
+    try:
+        file = _File.model_validate_json(content)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise JournalError(f"not an exported journal: {where}: {first['msg']}") from problem
+    return journal.add([_read(entry) for entry in file.entries])
+
+
+def _written(entry: Entry) -> dict[str, object]:
+    claim = entry.claim and {"slot": entry.claim.slot, "commitment": entry.claim.commitment.hex()}
+    attempts = [
+        {"hash": a.hash.hex(), "raw": a.raw.hex(), "max_fee": str(a.max_fee), "priority_fee": str(a.priority_fee)}
+        for a in entry.attempts
+    ]
+    return {
+        "chain": entry.chain, "sender": entry.sender, "what": entry.what, "to": entry.to, "data": entry.data.hex(),
+        "value": str(entry.value), "gas": entry.gas, "stage": entry.stage.value, "nonce": entry.nonce,
+        "claim": claim, "attempts": attempts,
+    }  # fmt: skip
+
+
+def _read(entry: _Entry) -> Entry:
+    return Entry(
+        id=0,
+        chain=entry.chain,
+        sender=Address(entry.sender),
+        what=entry.what,
+        to=Address(entry.to) if entry.to else None,
+        data=bytes.fromhex(entry.data),
+        value=int(entry.value),
+        gas=entry.gas,
+        stage=Stage(entry.stage),
+        nonce=entry.nonce,
+        claim=entry.claim and Claim(entry.claim.slot, Digest(bytes.fromhex(entry.claim.commitment))),
+        attempts=tuple(
+            Attempt(Digest(bytes.fromhex(a.hash)), bytes.fromhex(a.raw), int(a.max_fee), int(a.priority_fee))
+            for a in entry.attempts
+        ),
+    )
