@@ -1,0 +1,87 @@
+"""Replay of finished rollouts by prefill: what the model says of each emitted token, in one pass over its output.
+
+Letters: B rollouts, Q fed tokens, T output tokens, N rows of all rollouts together, H hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from hashing.sampling import noise
+from node.engines.base import Policy
+from node.engines.forward import Forward, Prefilled, Prompt, bfloat16_rows, continued
+from node.engines.scoring import Evidence, weigh
+from node.rollouts.rollout import Replay, Rollout
+
+SLOTS_AT_ONCE = 1 << 13  # keys and values of a batch of rollouts, prompts included
+ROWS_AT_ONCE = 128  # rows of full-vocabulary logits
+
+
+def batches(rollouts: Sequence[Rollout]) -> Iterator[list[int]]:
+    """Indices of `rollouts` in batches of bounded size: rollouts of one prompt together, then by length."""
+    first: dict[Prompt, int] = {}
+    for index, rollout in enumerate(rollouts):
+        first.setdefault(rollout.prompt_ids, index)
+    order = sorted(range(len(rollouts)), key=lambda i: (first[rollouts[i].prompt_ids], len(rollouts[i].output_ids)))
+    batch: list[int] = []
+    longest = 0
+    for index in order:
+        length = len(rollouts[index].prompt_ids) + len(rollouts[index].output_ids)
+        if batch and (len(batch) + 1) * max(longest, length) > SLOTS_AT_ONCE:
+            yield batch
+            batch, longest = [], 0
+        batch.append(index)
+        longest = max(longest, length)
+    if batch:
+        yield batch
+
+
+def replay_batch(
+    forward: Forward, policy: Policy, seed: bytes, rollouts: Sequence[Rollout], starts: Sequence[Prefilled]
+) -> list[Replay]:
+    """A `Replay` of each of `rollouts`, whose prompts were run as `starts`."""
+    parts_TH = _hidden(forward, rollouts, starts)
+    hidden_NH = torch.cat(parts_TH)
+    evidence = _evidence(forward, policy, seed, rollouts, hidden_NH)
+    replays, at = [], 0
+    for part_TH in parts_TH:
+        logprobs_T, gaps_T, deficits_T = (values[at : at + len(part_TH)].cpu().numpy() for values in evidence)
+        replays.append(Replay(bfloat16_rows(part_TH).numpy().view(np.uint16), logprobs_T, gaps_T, deficits_T))
+        at += len(part_TH)
+    return replays
+
+
+def _hidden(forward: Forward, rollouts: Sequence[Rollout], starts: Sequence[Prefilled]) -> list[torch.Tensor]:
+    """States (T, H) that predicted each output token: the prompt's last, then those of all output tokens but the last.
+
+    Shorter outputs are padded on the right, where nothing real looks.
+    """
+    longest = max(len(rollout.output_ids) for rollout in rollouts) - 1
+    firsts = [start.last_H[None] for start in starts]
+    if longest == 0:
+        return firsts
+    fed = [rollout.output_ids[:-1] for rollout in rollouts]
+    ids_BQ = torch.tensor([[*ids, *[0] * (longest - len(ids))] for ids in fed], device=forward.device)
+    length_B1 = torch.tensor([[start.length] for start in starts], device=forward.device)
+    positions_BQ = length_B1 + torch.arange(longest, device=forward.device)
+    hidden_BQH = forward.hidden(ids_BQ, positions_BQ, continued(starts, longest))
+    return [torch.cat([first, hidden_BQH[i, : len(fed[i])]]) for i, first in enumerate(firsts)]
+
+
+def _evidence(
+    forward: Forward, policy: Policy, seed: bytes, rollouts: Sequence[Rollout], hidden_NH: torch.Tensor
+) -> Evidence:
+    """Evidence (N,) of all tokens, a bounded number of full-vocabulary rows at a time."""
+    tokens = [token for rollout in rollouts for token in rollout.output_ids]
+    rows = [r.group * policy.group_size + r.index for r in rollouts for _ in r.output_ids]
+    positions = [t for rollout in rollouts for t in range(len(rollout.output_ids))]
+    parts = []
+    for at in range(0, len(tokens), ROWS_AT_ONCE):
+        here = slice(at, at + ROWS_AT_ONCE)
+        noise_BV = torch.from_numpy(noise(seed, rows[here], positions[here], forward.vocabulary)).to(forward.device)
+        tokens_B = torch.tensor(tokens[here], device=forward.device)
+        parts.append(weigh(forward.logits(hidden_NH[here]), noise_BV, tokens_B, policy.temperature))
+    return Evidence(*(torch.cat(column) for column in zip(*parts, strict=True)))

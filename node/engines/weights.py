@@ -1,0 +1,148 @@
+"""From a model folder to a model in memory: what may be loaded, and swapping weights in place without ever mixing two.
+
+Only safetensors are read, names, shapes and types must be exactly the model's, and no code of a folder is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from node.engines.slots import ATTENTION, attention
+from node.errors import EngineError
+
+# Models whose logits are the output layer of the last hidden state, nothing after it, and whose attention is plain.
+ARCHITECTURES = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+MAX_CONFIG_BYTES = 1 << 20
+Shapes = dict[str, tuple[int, ...]]
+
+
+def read_config(folder: Path) -> bytes:
+    """The exact bytes of the folder's config.json, whose model can be run here.
+
+    Raises:
+        EngineError: there is none, it asks for code of its own, or for an architecture that is not supported.
+    """
+    try:
+        data = (folder / "config.json").read_bytes()
+        if len(data) > MAX_CONFIG_BYTES:
+            raise EngineError(f"{folder}/config.json: {len(data)} bytes, at most {MAX_CONFIG_BYTES} are read")
+        config = json.loads(data)
+    except (OSError, ValueError, RecursionError) as error:
+        raise EngineError(f"{folder}: no usable config.json: {error}") from error
+    if not isinstance(config, dict) or "auto_map" in config:
+        raise EngineError(f"{folder}: the configuration asks for code of its own (auto_map), which is never run")
+    names = config.get("architectures")
+    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
+        raise EngineError(f"{folder}: architecture {names} is not one of {', '.join(sorted(ARCHITECTURES))}")
+    return data
+
+
+def build(folder: Path, device: torch.device) -> Any:
+    """The model of `folder` with its weights, in bfloat16, ready for `slots.attention`.
+
+    Raises:
+        EngineError: it cannot be built, or its weights are not exactly what its configuration asks for.
+    """
+    import transformers
+
+    read_config(folder)
+    transformers.AttentionInterface.register(ATTENTION, attention)
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        with torch.device("meta"):
+            skeleton = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION)
+        require_plain_attention(skeleton)
+        require_tensors(folder, shapes(skeleton))
+        with quiet_loading():
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=torch.bfloat16,
+                attn_implementation=ATTENTION,
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+            )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        raise EngineError(f"{folder}: the model could not be built: {error}") from error
+    return model.to(device).eval().requires_grad_(False)
+
+
+def swap(model: Any, folder: Path) -> None:
+    """Copies the weights of `folder` into `model`, in place. Everything that can be checked is checked before.
+
+    Raises:
+        EngineError: the weights do not fit, and `model` is untouched.
+        OSError, SafetensorError, RuntimeError: reading failed midway: `model` may be a mix and must be dropped.
+    """
+    parameters = dict(model.named_parameters())
+    require_tensors(folder, shapes(model))
+    for path in weight_files(folder):
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
+                parameters[name].copy_(file.get_tensor(name))
+
+
+def shapes(model: Any) -> Shapes:
+    """Names and shapes of the model's own tensors; one that is tied to another is not counted again."""
+    return {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
+
+
+def require_tensors(folder: Path, wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises EngineError unless the folder's safetensors hold exactly the `wanted` tensors, in bfloat16."""
+    found: Shapes = {}
+    try:
+        for path in weight_files(folder):
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118
+                    part = file.get_slice(name)
+                    if name in found or part.get_dtype() != "BF16":
+                        raise EngineError(f"{path}: {name} is there twice, or is {part.get_dtype()} instead of BF16")
+                    found[name] = tuple(part.get_shape())
+    except (OSError, SafetensorError) as error:
+        raise EngineError(f"{folder}: weights cannot be read: {error}") from error
+    wrong = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+    if wrong:
+        name = wrong[0]
+        raise EngineError(
+            f"{folder}: {len(wrong)} tensors are not those of the configuration; first {name}: "
+            f"found {found.get(name, 'none')}, wanted {wanted.get(name, 'none')}"
+        )
+
+
+def require_plain_attention(model: Any) -> None:
+    """Raises EngineError if a layer looks only at a window of what came before."""
+    if any(getattr(module, "sliding_window", None) is not None for module in model.modules()):
+        raise EngineError("sliding-window attention is not supported")
+
+
+def digest(model: Any) -> str:
+    """SHA-256 in hex over names, shapes and bytes of the live weights, in order of their names."""
+    result = hashlib.sha256()
+    for name, tensor in sorted(model.named_parameters()):
+        result.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        result.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return result.hexdigest()
+
+
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """The folder's safetensors files, by name."""
+    return tuple(sorted(folder.glob("*.safetensors")))
+
+
+def quiet_loading() -> ExitStack:
+    """Within it, transformers draws no progress bar of its own."""
+    from transformers.utils import logging
+
+    stack = ExitStack()
+    if logging.is_progress_bar_enabled():
+        logging.disable_progress_bar()
+        stack.callback(logging.enable_progress_bar)
+    return stack
