@@ -1,7 +1,7 @@
 """Sums and differences of small numbers, as the `chain_sum` of reasoning-gym puts them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -9,7 +9,7 @@ from pydantic import Field
 from node.errors import SpecMismatch
 from node.rollouts.rollout import FINISH_EOS
 from node.tasks.base import Item, Tokenizer
-from node.tasks.environment import Environment, Setting, Settings, parse_settings
+from node.tasks.environment import Environment, Settings
 
 SYSTEM = "You are a calculator."
 NUMBER = re.compile(r"-?[0-9]+")  # ASCII: what counts as a digit elsewhere depends on the version of Python
@@ -32,8 +32,7 @@ class Arithmetic:
     second half a truncated answer counts, and runs drift there.
     """
 
-    def __init__(self, config: Mapping[str, Setting], tokenizer: Tokenizer, fuel_limit: int) -> None:
-        settings = parse_settings(ArithmeticSettings, config)
+    def __init__(self, settings: ArithmeticSettings, tokenizer: Tokenizer, fuel_limit: int) -> None:
         questions = list(_questions(settings).items())
         if len(questions) <= settings.held_out:
             raise SpecMismatch(f"config, held_out: {settings.held_out} of only {len(questions)} questions")
@@ -84,4 +83,4 @@ def _questions(settings: ArithmeticSettings) -> dict[str, str]:
     return answers
 
 
-ARITHMETIC = Environment(version=1, scorer_version=1, fuel_limit=1024, build=Arithmetic)
+ARITHMETIC = Environment(version=1, scorer_version=1, fuel_limit=1024, settings=ArithmeticSettings, build=Arithmetic)

@@ -1,13 +1,13 @@
 """A task with a dense reward that a tiny random model learns in a minute: emit ids of one residue class modulo 4."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
 from node.tasks.base import Item, Tokenizer
-from node.tasks.environment import Environment, Setting, Settings, parse_settings
+from node.tasks.environment import Environment, Settings
 
 BEGIN = 0  # first token of every prompt
 CLASS_BASE = 2  # the second is this plus the class; 1 is left to EOS
@@ -31,8 +31,7 @@ class Residues:
     Reward: the share of emitted tokens with id >= 16 and id mod 4 = c; a quarter, less the 16 low ids, by chance.
     """
 
-    def __init__(self, config: Mapping[str, Setting], tokenizer: Tokenizer, fuel_limit: int) -> None:
-        settings = parse_settings(ResiduesSettings, config)
+    def __init__(self, settings: ResiduesSettings, tokenizer: Tokenizer, fuel_limit: int) -> None:
         count = settings.train + settings.held_out
         items = [_item(settings.seed, index, settings.vocabulary) for index in range(count)]
         self._items = tuple(items[: settings.train])
@@ -66,4 +65,4 @@ def _item(seed: int, index: int, vocabulary: int) -> Item:
     return Item((BEGIN, CLASS_BASE + wanted, *ids), str(wanted))
 
 
-RESIDUES = Environment(version=1, scorer_version=1, fuel_limit=1024, build=Residues)
+RESIDUES = Environment(version=1, scorer_version=1, fuel_limit=1024, settings=ResiduesSettings, build=Residues)

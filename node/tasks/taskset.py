@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from node.tasks.base import Item, Task, Tokenizer
 from node.tasks.environment import Environment, Setting
 from node.tasks.residues import RESIDUES
 
-ENVIRONMENTS: Mapping[str, Environment] = {
+ENVIRONMENTS: Mapping[str, Environment[Any]] = {
     "arithmetic": ARITHMETIC,
     "residues": RESIDUES,
 }
@@ -80,18 +81,19 @@ def load_tasks(specs: Sequence[TaskSpec], tokenizer: Tokenizer, max_prompt_token
 
 
 def describe(name: str, config: Mapping[str, Setting], tokenizer: Tokenizer, max_prompt_tokens: int) -> TaskSpec:
-    """The entry of a new run's spec for environment `name`.
+    """The entry of a new run's spec for environment `name`, every setting of it written out.
 
     Raises:
         ConfigError: no such environment, a config that it refuses, or no prompt short enough.
     """
     try:
         environment = _environment(name)
-        numbered = _number(environment.build(config, tokenizer, environment.fuel_limit), max_prompt_tokens)
+        settings = environment.parse(config)
+        numbered = _number(environment.build(settings, tokenizer, environment.fuel_limit), max_prompt_tokens)
         return TaskSpec(
             name=name,
             version=environment.version,
-            config=dict(config),
+            config=settings.model_dump(),
             size=len(numbered.items),
             dataset_digest=digest(numbered.items),
             scorer_version=environment.scorer_version,
@@ -124,7 +126,8 @@ def _reproduced(index: int, spec: TaskSpec, tokenizer: Tokenizer, max_prompt_tok
         environment = _environment(spec.name)
         _require_same("version", spec.version, environment.version)
         _require_same("scorer_version", spec.scorer_version, environment.scorer_version)
-        numbered = _number(environment.build(spec.config, tokenizer, spec.fuel_limit), max_prompt_tokens)
+        task = environment.build(environment.parse(spec.config), tokenizer, spec.fuel_limit)
+        numbered = _number(task, max_prompt_tokens)
         _require_same("size", spec.size, len(numbered.items))
         _require_same("dataset_digest", spec.dataset_digest, digest(numbered.items))
     except SpecMismatch as error:
@@ -137,7 +140,7 @@ def _require_same(field: str, wanted: int | str, here: int | str) -> None:
         raise SpecMismatch(f"{field}: the run says {wanted}, this node makes {here}")
 
 
-def _environment(name: str) -> Environment:
+def _environment(name: str) -> Environment[Any]:
     if name not in ENVIRONMENTS:
         raise SpecMismatch(f"name: this node knows {', '.join(sorted(ENVIRONMENTS))}, not {name}")
     return ENVIRONMENTS[name]

@@ -18,9 +18,17 @@ class FolderTokenizer:
         self._lock = threading.Lock()
 
     def chat(self, messages: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        """As the protocol says. Raises: EngineError, where the folder's template fails."""
+        from jinja2 import TemplateError
+
         turns = [{"role": role, "content": text} for role, text in messages]
-        with self._lock:
-            ids = self._inner.apply_chat_template(turns, add_generation_prompt=True, tokenize=True, return_dict=False)
+        try:
+            with self._lock:
+                ids = self._inner.apply_chat_template(
+                    turns, add_generation_prompt=True, tokenize=True, return_dict=False
+                )
+        except (TemplateError, LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
+            raise EngineError(f"the model's chat template failed: {error}") from error
         return tuple(int(token) for token in ids)
 
     def decode(self, ids: Sequence[int]) -> str:
