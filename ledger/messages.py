@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
 from eth_account import Account
@@ -204,7 +205,7 @@ class _NoFault(_Wire):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if any(left >= right for left, right in zip(self.leaves, self.leaves[1:], strict=False)):
+        if any(left >= right for left, right in pairwise(self.leaves)):
             raise ValueError("leaves must ascend")
         if WHOLE_FILE in self.leaves:
             raise ValueError("the whole file is no leaf that a NoFault can name")
