@@ -10,7 +10,7 @@ from node.verdicts import Check, Rejected
 
 
 def verify_termination(subject: Subject, leaf: int, rollout: Rollout) -> Rejected | None:
-    """finish is 0 iff the last token is an EOS id, else 1 and the output at its limit; no EOS id comes before the last."""
+    """finish is 0 iff the last token is an EOS id, else 1 and the output at its limit; no EOS id comes earlier."""
     eos, most = frozenset(subject.spec.model.eos_ids), subject.spec.sampling.max_output_tokens
     *before, last = rollout.output_ids
     early = next((t for t, token in enumerate(before) if token in eos), None)
