@@ -48,7 +48,7 @@ def decode(
     samples: dict[int, Sample] = {}
     active = list(rows)
     slots = continued([row.start for row in active], policy.max_output_tokens - 1)
-    hidden_BH = torch.stack([row.start.last_H for row in active])
+    hidden_BH = torch.stack([row.start.last for row in active])
     for t in range(policy.max_output_tokens):
         ids_B = _step(forward, policy, seed, active, hidden_BH, t)
         ended = [row for row in active if row.ended(policy)]

@@ -18,12 +18,12 @@ Prompt = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefilled:
-    """A prompt that was run: where its keys and values are, and the last hidden state (H,), which predicts token 0."""
+    """A prompt that was run: where its keys and values are, and the `last` hidden state (H,): it predicts token 0."""
 
     prefix: Prefix
     place: int
     length: int
-    last_H: torch.Tensor
+    last: torch.Tensor
 
 
 class Forward:

@@ -60,7 +60,7 @@ def _hidden(forward: Forward, rollouts: Sequence[Rollout], starts: Sequence[Pref
     Shorter outputs are padded on the right, where nothing real looks.
     """
     longest = max(len(rollout.output_ids) for rollout in rollouts) - 1
-    firsts = [start.last_H[None] for start in starts]
+    firsts = [start.last[None] for start in starts]
     if longest == 0:
         return firsts
     fed = [rollout.output_ids[:-1] for rollout in rollouts]
