@@ -3,12 +3,13 @@
 Source: protocol 1, "Beacons".
 """
 
-from typing import Final
+from collections import OrderedDict
+from typing import Final, Self
 
 from eth_utils.crypto import keccak
 
 from ledger.base import Address, Digest
-from ledger.blocks import Header, Headers
+from ledger.blocks import REMEMBERED, SETTLED_DEPTH, Header, Headers
 from ledger.rpc import Rpc, call_request
 from ledger.wire import byte_string, text
 
@@ -16,12 +17,6 @@ ANVIL_DELAY_BLOCKS: Final = 2
 L1_DELAY_SECONDS: Final = 24  # two slots of the beacon chain
 L1_BLOCK: Final = Address("0x4200000000000000000000000000000000000015")  # OP stack, predeploys: L1Block
 L1_TIMESTAMP: Final = keccak(text="timestamp()")[:4]
-
-
-async def beacon_source(rpc: Rpc, headers: Headers) -> "AnvilBeacons | OpStackBeacons":
-    """How the chain behind `rpc` makes its beacons: a devnet names itself, everything else is an OP stack."""
-    version = await rpc.ask("web3_clientVersion", [], text)
-    return AnvilBeacons(headers) if version.startswith("anvil") else OpStackBeacons(rpc, headers)
 
 
 class AnvilBeacons:
@@ -61,3 +56,37 @@ class OpStackBeacons:
         """Timestamp of the L1 origin of L2 block `block_number`."""
         method, parameters = call_request(L1_BLOCK, L1_TIMESTAMP, block=hex(block_number))
         return await self._rpc.ask(method, parameters, lambda answer: int.from_bytes(byte_string(answer, 32)))
+
+
+class BeaconReader:
+    """Beacons that enough blocks lie over; each is read once."""
+
+    def __init__(self, source: AnvilBeacons | OpStackBeacons, headers: Headers, confirmations: int) -> None:
+        self._source = source
+        self._headers = headers
+        self._confirmations = confirmations
+        self._settled: OrderedDict[int, Digest] = OrderedDict()
+
+    @classmethod
+    async def open(cls, rpc: Rpc, headers: Headers, confirmations: int) -> Self:
+        """For the chain behind `rpc`: a devnet names itself, everything else is an OP stack. Raises: Unreachable."""
+        version = await rpc.ask("web3_clientVersion", [], text)
+        source = AnvilBeacons(headers) if version.startswith("anvil") else OpStackBeacons(rpc, headers)
+        return cls(source, headers, confirmations)
+
+    async def beacon(self, block_number: int) -> Digest | None:
+        """See `Ledger.beacon`."""
+        if block_number in self._settled:
+            return self._settled[block_number]
+        found = await self._source.find(block_number)
+        if found is None:
+            return None
+        header, value = found
+        depth = (await self._headers.latest()).number - header.number
+        if depth < self._confirmations:
+            return None
+        if depth >= SETTLED_DEPTH:
+            self._settled[block_number] = value
+            if len(self._settled) > REMEMBERED:
+                self._settled.popitem(last=False)
+        return value

@@ -18,7 +18,7 @@ MAX_CONFIRMATIONS: Final = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """`block` is where the coordinator was deployed; `confirmations` are blocks to wait for before one counts."""
+    """`block` is the first that a contract was deployed in; `confirmations` are blocks to wait for until one counts."""
 
     chain_id: int
     token: Address

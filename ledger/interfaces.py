@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
-from eth_abi.exceptions import DecodingError
+from eth_abi.exceptions import DecodingError, EncodingError
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from ledger.errors import reverted
 from ledger.wire import BadAnswer
 
 CONTRACTS: Final = ("StakeToken", "Staking", "RunCoordinator")
@@ -64,9 +65,12 @@ class Interface:
     runtime_sha256: str
 
     def call(self, function: str, *arguments: object) -> bytes:
-        """The call data of `function`."""
+        """The call data of `function`. Raises: Reverted, as the contract would, where an argument is out of range."""
         entry = self.functions[function]
-        return entry.selector + abi_encode([parameter.type for parameter in entry.inputs], arguments)
+        try:
+            return entry.selector + abi_encode([parameter.type for parameter in entry.inputs], arguments)
+        except EncodingError as problem:
+            raise reverted("OutOfRange", {"function": function, "why": str(problem)}) from problem
 
     def results(self, function: str, data: bytes) -> tuple[Any, ...]:
         """What `function` returned. Raises: BadAnswer."""

@@ -68,7 +68,7 @@ class Entry:
     value: int
     gas: int
     stage: Stage
-    nonce: int | None
+    nonce: int  # -1 while nothing is signed
     claim: Claim | None
     attempts: tuple[Attempt, ...]
 
@@ -242,7 +242,7 @@ def _add(database: sqlite3.Connection, entry: Entry) -> bool:
     return True
 
 
-_Row = tuple[int, str, str, str, str | None, bytes, str, int, str, int | None, str | None, bytes | None]
+_Row = tuple[int, str, str, str, str | None, bytes, str, int, str, int, str | None, bytes | None]
 
 
 def _entry(database: sqlite3.Connection, row: _Row) -> Entry:

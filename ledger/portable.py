@@ -2,6 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
+from eth_utils.crypto import keccak
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ledger.base import Address, Digest
@@ -101,9 +102,13 @@ def _read(entry: _Entry) -> Entry:
         gas=entry.gas,
         stage=Stage(entry.stage),
         nonce=entry.nonce,
-        claim=entry.claim and Claim(entry.claim.slot, Digest(bytes.fromhex(entry.claim.commitment))),
-        attempts=tuple(
-            Attempt(Digest(bytes.fromhex(a.hash)), bytes.fromhex(a.raw), int(a.max_fee), int(a.priority_fee))
-            for a in entry.attempts
-        ),
+        claim=Claim(entry.claim.slot, Digest(bytes.fromhex(entry.claim.commitment))) if entry.claim else None,
+        attempts=tuple(map(_attempt, entry.attempts)),
     )
+
+
+def _attempt(attempt: _Attempt) -> Attempt:
+    hash_, raw = Digest(bytes.fromhex(attempt.hash)), bytes.fromhex(attempt.raw)
+    if keccak(raw) != hash_:
+        raise JournalError(f"not an exported journal: transaction 0x{attempt.hash} has another hash")
+    return Attempt(hash_, raw, int(attempt.max_fee), int(attempt.priority_fee))

@@ -1,0 +1,207 @@
+"""A signed transaction watched until it is final: sent again when it was dropped, outbid when it is stuck, its failure
+explained."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from ledger.base import Address, Digest, Receipt
+from ledger.blocks import Headers, parse_header
+from ledger.errors import Reverted, Unconfirmed, Unreachable, reverted
+from ledger.events import Log, parse_log
+from ledger.fees import Fees, replacement_fees, suggested_fees
+from ledger.journal import Entry, Journal, Stage
+from ledger.rpc import Request, Rpc
+from ledger.signing import Call, Signer
+from ledger.wire import BadAnswer, address, array, byte_string, digest, member, quantity
+
+log = logging.getLogger(__name__)
+
+LOST_POLLS: Final = 3  # an endpoint may count a nonce before it serves the receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds of the local clock."""
+
+    poll: float
+    resend: float = 4.0  # a pool may drop a transaction, and a reorg does
+    stuck: float = 30.0  # then a higher fee is offered
+    timeout: float = 180.0  # then `Unconfirmed`
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """A transaction that succeeded; `created` is the contract that it deployed, if it was to."""
+
+    receipt: Receipt
+    logs: tuple[Log, ...]
+    created: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A receipt as an endpoint gave it."""
+
+    hash: Digest
+    block: int
+    success: bool
+    gas_used: int
+    logs: tuple[Log, ...]
+    created: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one endpoint knows of an entry: the sender's next nonce, then its receipt, then the latest block."""
+
+    nonce: int
+    outcome: Outcome | None
+    head: int
+
+
+class Follower:
+    """Follows one key's transactions to their end."""
+
+    def __init__(
+        self, rpc: Rpc, headers: Headers, journal: Journal, signer: Signer, confirmations: int, patience: Patience
+    ) -> None:
+        self._rpc = rpc
+        self._headers = headers
+        self._journal = journal
+        self._signer = signer
+        self._confirmations = confirmations
+        self._patience = patience
+
+    async def follow(self, entry: Entry) -> Mined | None:
+        """Waits until `entry` is mined and confirmed; None where another transaction took its nonce.
+
+        Raises:
+            Reverted: it was mined, and the contract refused.
+            Unconfirmed: it is not final in time; a later start goes on following it.
+        """
+        now = asyncio.get_running_loop().time
+        end, resend_at, outbid_at = (now() + wait for wait in self._waits())
+        gone = 0
+        while gone < LOST_POLLS:
+            look = await self._look_or_none(entry)
+            mined = await self._final(entry, look)
+            if mined is not None:
+                return mined
+            absent = look is not None and look.outcome is None
+            gone = gone + 1 if absent and look is not None and look.nonce > entry.nonce else 0
+            if absent and now() >= outbid_at:
+                entry, outbid_at = await self._outbid(entry), now() + self._patience.stuck
+            elif absent and now() >= resend_at:
+                await self.resend(entry)
+                resend_at = now() + self._patience.resend
+            if now() >= end:
+                raise Unconfirmed(f"{entry.what}: transaction 0x{entry.attempts[-1].hash.hex()} is not final yet")
+            await asyncio.sleep(self._patience.poll)
+        await self.finish(entry, Stage.LOST)
+        return None
+
+    async def look(self, entry: Entry) -> Look:
+        """One endpoint's view of `entry`. Raises: Unreachable."""
+        requests: list[Request] = [("eth_getTransactionCount", [self._signer.address, "latest"])]
+        requests += [("eth_getTransactionReceipt", ["0x" + attempt.hash.hex()]) for attempt in entry.attempts]
+        requests.append(("eth_getBlockByNumber", ["latest", False]))
+
+        def parse(answers: list[object]) -> Look:
+            nonce, *receipts, head = answers
+            found = zip(receipts, entry.attempts, strict=True)
+            outcomes = [_outcome(receipt, attempt.hash) for receipt, attempt in found if receipt is not None]
+            return Look(quantity(nonce, 63), outcomes[0] if outcomes else None, parse_header(head).number)
+
+        return await self._rpc.ask_together(requests, parse)
+
+    async def push(self, entry: Entry) -> None:
+        """Sends the latest attempt of `entry`. Raises: Refused, Unreachable."""
+        attempt = entry.attempts[-1]
+
+        def parse(answer: object) -> None:
+            if digest(answer) != attempt.hash:
+                raise BadAnswer("the hash of another transaction")
+
+        await self._rpc.ask("eth_sendRawTransaction", ["0x" + attempt.raw.hex()], parse)
+
+    async def resend(self, entry: Entry) -> None:
+        """The same bytes once more; whatever is said of them, following finds out."""
+        try:
+            await self.push(entry)
+        except (Unreachable, Reverted) as problem:
+            log.debug("%s sent again: %s", entry.what, problem)
+
+    async def finish(self, entry: Entry, stage: Stage) -> None:
+        await asyncio.to_thread(self._journal.finish, entry.id, stage)
+
+    def _waits(self) -> tuple[float, float, float]:
+        return self._patience.timeout, self._patience.resend, self._patience.stuck
+
+    async def _look_or_none(self, entry: Entry) -> Look | None:
+        try:
+            return await self.look(entry)
+        except Unreachable as problem:
+            log.debug("%s: %s", entry.what, problem)
+            return None
+
+    async def _final(self, entry: Entry, look: Look | None) -> Mined | None:
+        """The end of `entry`, if it has come and can be told. Raises: Reverted."""
+        if look is None or look.outcome is None or look.head < look.outcome.block + self._confirmations:
+            return None
+        outcome = look.outcome
+        if not outcome.success:
+            await self.finish(entry, Stage.REVERTED)
+            raise await self._reason(entry, outcome)
+        try:
+            header = await self._headers.require(outcome.block)
+        except Unreachable as problem:
+            log.debug("%s: %s", entry.what, problem)
+            return None
+        await self.finish(entry, Stage.MINED)
+        return Mined(Receipt(outcome.hash, header.block, outcome.gas_used), outcome.logs, outcome.created)
+
+    async def _outbid(self, entry: Entry) -> Entry:
+        """Replaces a stuck transaction by one with the same nonce and call and a higher fee, if the limit permits."""
+        last = entry.attempts[-1]
+        try:
+            now = await suggested_fees(self._rpc, self._headers)
+        except Unreachable:
+            return entry
+        fees = replacement_fees(Fees(last.max_fee, last.priority_fee), now)
+        if fees is None:
+            return entry
+        call = Call(entry.what, entry.to, entry.data, entry.value)
+        attempt = self._signer.sign(call, entry.nonce, entry.gas, fees)
+        await asyncio.to_thread(self._journal.sign, entry.id, entry.nonce, entry.gas, attempt)
+        log.info("%s is stuck: offering %d wei per gas", entry.what, fees.most)
+        replaced = await asyncio.to_thread(self._journal.entry, entry.id)
+        await self.resend(replaced)
+        return replaced
+
+    async def _reason(self, entry: Entry, outcome: Outcome) -> Reverted:
+        """Why a mined transaction failed: its call replayed after its block, then before."""
+        call = self._signer.unsigned(Call(entry.what, entry.to, entry.data, entry.value))
+        for block in (outcome.block, outcome.block - 1):
+            try:
+                await self._rpc.ask("eth_call", [call, hex(block)], byte_string)
+            except Reverted as reason:
+                return reason
+            except Unreachable as problem:
+                log.debug("replay of %s: %s", entry.what, problem)
+        return reverted("OutOfGas" if outcome.gas_used >= entry.gas else "NoReason", {"transaction": outcome.hash})
+
+
+def _outcome(answer: object, hash_: Digest) -> Outcome:
+    if digest(member(answer, "transactionHash")) != hash_:
+        raise BadAnswer("the receipt of another transaction")
+    created = member(answer, "contractAddress")
+    return Outcome(
+        hash=hash_,
+        block=quantity(member(answer, "blockNumber"), 63),
+        success=quantity(member(answer, "status"), 1) == 1,
+        gas_used=quantity(member(answer, "gasUsed"), 63),
+        logs=tuple(parse_log(entry) for entry in array(member(answer, "logs"))),
+        created=None if created is None else address(created),
+    )
