@@ -131,7 +131,7 @@ async def test_a_private_address_is_never_connected_to_when_a_name_leads_there(h
         return web.Response()
 
     async with serving(handler) as base, session(allow_private=False) as http:
-        with pytest.raises(UNREACHABLE, match="not public|not a canonical"):
+        with pytest.raises(UNREACHABLE, match=r"not public|not a canonical"):
             await http.get(base.replace("127.0.0.1", host))
 
     assert reached == []

@@ -1,0 +1,86 @@
+"""Fetching a checkpoint from strangers, by its root: in parallel, from sources that may still be receiving it."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from ledger.base import Digest
+from node.clock import Clock, SystemClock
+from node.errors import NotFound
+from node.shards.asking import Asker
+from node.shards.manifest import Manifest, Progress
+from node.shards.selection import Selection
+from node.shards.store import CheckpointStore
+from node.shards.transfer import Pace, Transfer
+from node.transport import Timeouts
+
+Sources = Callable[[], Sequence[str]]  # base URLs, asked for anew all the time: peers come and go
+
+
+def _unseen(_here: int, _in_all: int) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Downloader:
+    """Fetches checkpoints into `store`. What it learns of sources lasts as long as it does.
+
+    Memory: `pace.parallel` chunks in flight. `sources` are base URLs, hostile; `session` decides which addresses are
+    reached (`node.transport.session`).
+    """
+
+    store: CheckpointStore
+    session: aiohttp.ClientSession
+    sources: Sources
+    clock: Clock = field(default_factory=SystemClock)
+    rng: random.Random = field(default_factory=random.Random)
+    pace: Pace = field(default_factory=Pace)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    selection: Selection = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.selection = Selection(self.rng, self.clock.monotonic)
+
+    async def fetch(self, root: Digest, progress: Progress = _unseen) -> Path:
+        """The folder of checkpoint `root`, whole and verified; what is here already is not fetched again.
+
+        `progress` gets bytes (here, in all), at once and after every chunk.
+
+        Raises:
+            NotFound: nothing came from any source for `pace.patience_seconds`; the message says what was tried.
+            Malformed: the manifest that the root names is over this protocol's limits.
+            StoreError: the disk is full or failed.
+        """
+        here = await asyncio.to_thread(self.store.complete, root)
+        if here is not None:
+            return here
+        asker = Asker(self.session, self.timeouts, self.selection, self.clock.monotonic)
+        manifest = await asyncio.to_thread(self.store.resume, root)
+        if manifest is None:
+            manifest = await self._manifest(asker, root)
+            await asyncio.to_thread(self.store.begin, manifest)
+        await Transfer(self.store, manifest, root, asker, self.selection, self.sources, self.clock, self.pace).run(
+            progress
+        )
+        here = await asyncio.to_thread(self.store.complete, root)
+        if here is None:
+            raise NotFound(f"checkpoint {root.hex()} was evicted while it was received")
+        return here
+
+    async def _manifest(self, asker: Asker, root: Digest) -> Manifest:
+        started = self.clock.monotonic()
+        while True:
+            source = self.selection.choose(self.sources())
+            if source is None:
+                await self.clock.sleep(self.pace.poll_seconds)
+            elif (manifest := await asker.manifest(source, root)) is not None:
+                return manifest
+            if self.clock.monotonic() - started > self.pace.patience_seconds:
+                raise NotFound(
+                    f"no source had the manifest of checkpoint {root.hex()} within {self.pace.patience_seconds:.0f} s; "
+                    f"asked: {self.selection.account(self.sources())}"
+                )

@@ -1,0 +1,124 @@
+"""Where things lie in a store's folder. Everything appears, and goes, by a rename.
+
+checkpoints/ROOT/     whole; read-only, what a model loader gets
+partial/ROOT/         being received, ROOT.marks beside it (`partial`)
+manifests/ROOT        the manifest's bytes
+staging/              copies not yet published, and what is being deleted
+lock                  held shared by every open store
+"""
+
+import fcntl
+import os
+import shutil
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from blake3 import blake3
+
+from ledger.base import Digest
+from node.errors import Malformed, StoreError
+from node.shards.manifest import Manifest
+
+CHECKPOINTS, PARTIAL, MANIFESTS, STAGING = KINDS = ("checkpoints", "partial", "manifests", "staging")
+MARKS = ".marks"
+
+
+@contextmanager
+def disk(what: str) -> Iterator[None]:
+    """Translates what the operating system says. Raises: StoreError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{what}: {error.strerror or error}") from error
+
+
+class Layout:
+    """Paths by root, and the moves between them. Raises OSError where nothing else is said."""
+
+    def __init__(self, folder: Path) -> None:
+        """Creates what is missing, and clears what killed processes left in staging."""
+        self.folder = folder
+        for kind in KINDS:
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+        self._clear_staging()
+
+    def whole(self, root: Digest) -> Path:
+        return self.folder / CHECKPOINTS / root.hex()
+
+    def partial(self, root: Digest) -> Path:
+        return self.folder / PARTIAL / root.hex()
+
+    def marks(self, root: Digest) -> Path:
+        return self.folder / PARTIAL / (root.hex() + MARKS)
+
+    def manifest(self, root: Digest) -> Path:
+        return self.folder / MANIFESTS / root.hex()
+
+    def staged(self) -> Path:
+        """A path that nobody else uses, on the same file system."""
+        return self.folder / STAGING / uuid.uuid4().hex
+
+    def publish(self, manifest: Manifest, root: Digest, folder: Path) -> Path:
+        """Moves `folder`, which holds the files of `manifest`, to its place among the whole checkpoints."""
+        target = self.whole(root)
+        for file in manifest.files:
+            path = folder / file.name
+            _sync(path)
+            path.chmod(0o444)  # against slips: these very bytes are served to others
+        _sync(folder)
+        try:
+            folder.rename(target)
+        except OSError:  # another store was first, with the same bytes
+            if not target.is_dir():
+                raise
+        _sync(target.parent)
+        for path in (folder, self.partial(root), self.marks(root)):
+            self.remove(path)
+        return target
+
+    def remove(self, path: Path) -> None:
+        """Deletes file or folder `path`, if it is there: out of sight by a rename, so that a kill leaves no half."""
+        away = self.staged()
+        with suppress(FileNotFoundError):
+            path.rename(away)
+            if away.is_dir():
+                shutil.rmtree(away)
+            else:
+                away.unlink()
+
+    def save_manifest(self, manifest: Manifest) -> None:
+        data, staged = manifest.encode(), self.staged()
+        staged.write_bytes(data)
+        _sync(staged)
+        staged.replace(self.manifest(Digest(blake3(data).digest())))
+
+    def load_manifest(self, root: Digest) -> Manifest | None:
+        """None where there is none, or another than `root` names."""
+        try:
+            data = self.manifest(root).read_bytes()
+            return Manifest.parse(data) if blake3(data).digest() == root else None
+        except (FileNotFoundError, Malformed):
+            return None
+
+    def _clear_staging(self) -> None:
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        weakref.finalize(self, os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another store is open, and may be using what is in staging
+            pass
+        else:
+            for path in (self.folder / STAGING).iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

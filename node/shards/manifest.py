@@ -1,0 +1,245 @@
+"""What a checkpoint consists of: files, chunks and tensors, as canonical bytes whose BLAKE3 is on chain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import rfc8785
+from blake3 import blake3
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from ledger.base import Digest
+from node.errors import Malformed, StoreError
+from node.shards.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
+
+CHUNK_BYTES = 4 << 20  # protocol, "Weights"
+MAX_MANIFEST_BYTES = 8 << 20  # 62 GB of weights have 1 MB (protocol, "Weights"); this is for 500 GB
+MAX_FILES = 1024
+MAX_TENSORS = 1 << 16
+NAME = r"^[A-Za-z0-9._-]{1,128}$"  # protocol, "Weights"
+SAFETENSORS = ".safetensors"
+
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of `size` bytes; `chunks` are the BLAKE3s of its consecutive 4 MiB, the last may be shorter."""
+
+    name: str
+    size: int
+    chunks: tuple[bytes, ...]
+
+    def length(self, chunk: int) -> int:
+        """Bytes of chunk number `chunk`."""
+        return min(CHUNK_BYTES, self.size - chunk * CHUNK_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Files ascend by name, tensors by name. The same weights have the same manifest, whatever their version."""
+
+    files: tuple[FileEntry, ...]
+    tensors: tuple[TensorEntry, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of all files; they are numbered through, file after file."""
+        return sum(len(file.chunks) for file in self.files)
+
+    @property
+    def root(self) -> Digest:
+        """BLAKE3 of `encode()`: the manifest root on chain."""
+        return Digest(blake3(self.encode()).digest())
+
+    def encode(self) -> bytes:
+        """Canonical JSON (RFC 8785).
+
+        Raises:
+            Malformed: a name, a number or an amount is out of the protocol's bounds.
+        """
+        try:
+            return rfc8785.dumps(_Manifest.of(self).model_dump(mode="json"))
+        except ValidationError as error:
+            raise _malformed(error) from error
+
+    @classmethod
+    def parse(cls, data: bytes) -> Manifest:
+        """The manifest in `data`.
+
+        Raises:
+            Malformed: over a limit, not canonical, a name that is a path, numbers that do not agree with each other.
+        """
+        # Checked before any JSON is read: a nest of empty lists takes a hundred times its bytes in memory.
+        containers = data.count(b"[") + data.count(b"{")
+        if len(data) > MAX_MANIFEST_BYTES or containers > 3 * MAX_TENSORS + 2 * MAX_FILES + 3:
+            raise Malformed(f"manifest of {len(data)} bytes and {containers} lists: over the limit")
+        try:
+            wire = _Manifest.model_validate_json(data)
+        except ValidationError as error:
+            raise _malformed(error) from error
+        manifest = wire.value()
+        _require_consistent(manifest)
+        if manifest.encode() != data:
+            raise Malformed("manifest is not canonical JSON (RFC 8785): its root would not be unique")
+        return manifest
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """What belongs to a checkpoint in `folder`: its regular files whose names the protocol permits, by name.
+
+    Raises:
+        StoreError: the folder cannot be read, or has none.
+    """
+    try:
+        found = sorted(path for path in folder.iterdir() if re.fullmatch(NAME, path.name) and path.is_file())
+    except OSError as error:
+        raise StoreError(f"checkpoint folder {folder}: {error.strerror}") from error
+    if not found:
+        raise StoreError(f"checkpoint folder {folder} has no files")
+    return found
+
+
+def build(folder: Path, progress: Progress | None = None) -> Manifest:
+    """The manifest of the files in `folder`; the same files give the same bytes.
+
+    Raises:
+        StoreError: the folder or a file cannot be read.
+        Malformed: a safetensors header, or the folder's amount of files, is out of bounds.
+    """
+    paths = checkpoint_files(folder)
+    try:
+        total = sum(path.stat().st_size for path in paths)
+        files: list[FileEntry] = []
+        tensors: list[TensorEntry] = []
+        done = 0
+        for path in paths:
+            files.append(_file_entry(path, _from(done, total, progress)))
+            done += files[-1].size
+            if path.suffix == SAFETENSORS:
+                tensors.extend(read_tensors(path))
+    except OSError as error:
+        raise StoreError(f"checkpoint folder {folder}: {error}") from error
+    manifest = Manifest(tuple(files), tuple(sorted(tensors, key=lambda tensor: tensor.name)))
+    return Manifest.parse(manifest.encode())
+
+
+def _from(before: int, total: int, progress: Progress | None) -> Callable[[int], None]:
+    def report(count: int) -> None:
+        if progress is not None:
+            progress(before + count, total)
+
+    return report
+
+
+def _file_entry(path: Path, progress: Callable[[int], None]) -> FileEntry:
+    buffer = memoryview(bytearray(CHUNK_BYTES))
+    chunks: list[bytes] = []
+    size = 0
+    with path.open("rb", buffering=0) as file:
+        while count := _read_full(file.readinto, buffer):
+            chunks.append(blake3(buffer[:count]).digest())
+            size += count
+            progress(size)
+    return FileEntry(path.name, size, tuple(chunks))
+
+
+def _read_full(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> int:
+    count = 0
+    while count < len(buffer) and (more := readinto(buffer[count:])):
+        count += more
+    return count
+
+
+# --- Outside data
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+FileName = Annotated[str, StringConstraints(pattern=NAME)]
+Bytes = Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
+
+
+class _File(_Wire):
+    name: FileName
+    size: Bytes
+    chunks: list[Hex32]
+
+    @classmethod
+    def of(cls, entry: FileEntry) -> _File:
+        return cls(name=entry.name, size=entry.size, chunks=[chunk.hex() for chunk in entry.chunks])
+
+    def value(self) -> FileEntry:
+        return FileEntry(self.name, self.size, tuple(bytes.fromhex(chunk) for chunk in self.chunks))
+
+
+class _Tensor(_Wire):
+    name: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,256}$")]
+    dtype: Annotated[str, StringConstraints(max_length=16)]
+    shape: Annotated[list[Bytes], Field(max_length=MAX_RANK)]
+    file: FileName
+    offsets: tuple[Bytes, Bytes]
+
+    @classmethod
+    def of(cls, entry: TensorEntry) -> _Tensor:
+        shape, offsets = list(entry.shape), (entry.begin, entry.end)
+        return cls(name=entry.name, dtype=entry.dtype, shape=shape, file=entry.file, offsets=offsets)
+
+    def value(self) -> TensorEntry:
+        return TensorEntry(self.name, self.dtype, tuple(self.shape), self.file, *self.offsets)
+
+
+class _Manifest(_Wire):
+    files: Annotated[list[_File], Field(min_length=1, max_length=MAX_FILES)]
+    tensors: Annotated[list[_Tensor], Field(max_length=MAX_TENSORS)]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> _Manifest:
+        files = [_File.of(entry) for entry in manifest.files]
+        return cls(files=files, tensors=[_Tensor.of(entry) for entry in manifest.tensors])
+
+    def value(self) -> Manifest:
+        return Manifest(tuple(file.value() for file in self.files), tuple(tensor.value() for tensor in self.tensors))
+
+
+def _malformed(error: ValidationError) -> Malformed:
+    first = error.errors(include_input=False)[0]
+    return Malformed(f"manifest: {first['msg']} at {str(first['loc'])[:200]}")
+
+
+def _require_consistent(manifest: Manifest) -> None:
+    _require_files(manifest)
+    tensors = [tensor.name for tensor in manifest.tensors]
+    if tensors != sorted(set(tensors)):
+        raise Malformed("manifest: tensors do not ascend by name")
+    sizes = {file.name: file.size for file in manifest.files}
+    for tensor in manifest.tensors:
+        if tensor.dtype not in BITS or not tensor.fits(sizes.get(tensor.file, 0)):
+            raise Malformed(f"manifest: tensor {tensor.name} does not fit its dtype, shape and file")
+
+
+def _require_files(manifest: Manifest) -> None:
+    names = [file.name for file in manifest.files]
+    if names != sorted(names) or len({name.lower() for name in names}) != len(names):
+        raise Malformed("manifest: files do not ascend by name, or two would be one where case does not count")
+    lengths: dict[bytes, int] = {}
+    for file in manifest.files:
+        if file.name in {".", ".."}:
+            raise Malformed(f"manifest: {file.name!r} is not a file's name")
+        if len(file.chunks) != -(-file.size // CHUNK_BYTES):
+            raise Malformed(f"manifest: {file.name} has {len(file.chunks)} chunks for {file.size} bytes")
+        for chunk, digest in enumerate(file.chunks):
+            if lengths.setdefault(digest, file.length(chunk)) != file.length(chunk):
+                raise Malformed(f"manifest: chunk {digest.hex()} has two lengths")

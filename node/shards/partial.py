@@ -1,0 +1,112 @@
+"""A checkpoint while it is received: preallocated files, and a byte per verified chunk beside them.
+
+A byte is written after its chunk and never torn, so a killed process loses at most what it was writing, and two
+processes that fetch into one folder do not undo each other's marks. What the marks claim is hashed again by `prepare`,
+because after a power failure they may have reached the disk before the chunks.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from blake3 import blake3
+
+from node.errors import Malformed, StoreError
+from node.shards.holding import Holding, Place
+from node.shards.layout import disk
+
+VERIFIED = b"\x01"
+
+
+def prepare(holding: Holding, marks: Path) -> None:
+    """Creates what is missing of the files, and sets `holding.verified` to those marked chunks whose hash is right.
+
+    Raises:
+        StoreError: no room, or the disk failed.
+    """
+    with disk(f"cannot prepare {holding.folder}"):
+        holding.folder.mkdir(exist_ok=True)
+        _require_room(holding)
+        for file in holding.manifest.files:
+            _allocate(holding.folder / file.name, file.size)
+        marked = marks.read_bytes() if marks.exists() else b""
+        if len(marked) != holding.manifest.chunks:
+            marked = bytes(holding.manifest.chunks)
+            marks.write_bytes(marked)
+        for number, digest in enumerate(holding.digests()):
+            if marked[number] == VERIFIED[0]:
+                holding.verified[number] = blake3(read_place(holding.place(number))).digest() == digest
+
+
+def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes) -> None:
+    """Stores one chunk, wherever the checkpoint has it.
+
+    Raises:
+        Malformed: there is no such chunk, or `data` is not it; nothing was written.
+        FileNotFoundError: the folder has gone: published or evicted meanwhile.
+        StoreError: the disk is full or failed.
+    """
+    try:
+        holding.number(file, chunk)
+    except IndexError as error:
+        raise Malformed(f"checkpoint {holding.root.hex()}: {error}") from error
+    entry = holding.manifest.files[file]
+    digest = entry.chunks[chunk]
+    if len(data) != entry.length(chunk) or blake3(data).digest() != digest:
+        raise Malformed(f"chunk {chunk} of {entry.name} is not {digest.hex()}")
+    for number in holding.numbers(digest):
+        if not holding.verified[number]:
+            _write_one(holding, marks, number, data)
+
+
+def read_place(place: Place) -> bytes:
+    """The bytes at `place`; fewer where the file ends before. Raises: OSError."""
+    path, offset, length = place
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
+def _write_one(holding: Holding, marks: Path, number: int, data: bytes) -> None:
+    path, offset, _ = holding.place(number)
+    try:
+        _write_at(path, offset, data)
+        _write_at(marks, number, VERIFIED)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    holding.verified[number] = 1
+
+
+def _write_at(path: Path, offset: int, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(descriptor, view, offset)
+            offset, view = offset + count, view[count:]
+    finally:
+        os.close(descriptor)
+
+
+def _allocate(path: Path, size: int) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if size and hasattr(os, "posix_fallocate"):  # not on macOS
+            os.posix_fallocate(descriptor, 0, size)
+        os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _require_room(holding: Holding) -> None:
+    free = shutil.disk_usage(holding.folder).free
+    paths = [holding.folder / file.name for file in holding.manifest.files]
+    there = sum(path.stat().st_blocks * 512 for path in paths if path.exists())
+    missing = holding.manifest.size - there
+    if missing > free:
+        raise StoreError(
+            f"checkpoint {holding.root.hex()[:16]} needs {missing / 1e9:.1f} GB more, and {holding.folder.parent} has "
+            f"{free / 1e9:.1f} GB free: make room, or choose another data folder"
+        )

@@ -1,0 +1,122 @@
+"""Which source is asked next: drawn with P ~ success rate x bandwidth, those that lied never again.
+
+Time-outs lower the success rate and never count as bandwidth; a rate never falls to nothing, and heals with time
+rather than with the number of others' downloads, so that there is always somebody to draw.
+"""
+
+import math
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+SMOOTHING = 0.3  # of both moving averages
+LEAST_SUCCESS = 0.02
+HEAL_SECONDS = 300.0  # a failed source regains 63% of what it lost
+FIRST_PAUSE_SECONDS = 0.25  # after a failure, doubled with each further one in a row
+MAX_PAUSE_SECONDS = 15.0
+FIRST_BANDWIDTH = 1e6  # bytes a second, of the first source of all
+MAX_SOURCES = 4096  # remembered; the longest unused is forgotten first, the banned last
+
+
+@dataclass(slots=True)
+class _Record:
+    success: float = 1.0
+    measured_at: float = 0.0
+    bandwidth: float | None = None  # bytes a second
+    failures: int = 0  # in a row
+    paused_until: float = -math.inf
+    last_error: str = ""
+
+
+class Selection:
+    """What is known of sources, by their URL."""
+
+    def __init__(self, rng: random.Random, now: Callable[[], float]) -> None:
+        self._rng = rng
+        self._now = now
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+        self._banned: OrderedDict[str, str] = OrderedDict()
+
+    @property
+    def banned(self) -> dict[str, str]:
+        """Why, by source."""
+        return dict(self._banned)
+
+    def usable(self, sources: Collection[str]) -> list[str]:
+        """Those neither banned nor pausing after a failure."""
+        now = self._now()
+        return [each for each in sources if each not in self._banned and self._record(each).paused_until <= now]
+
+    def choose(self, sources: Collection[str]) -> str | None:
+        """One of the usable `sources`; None if there is none."""
+        usable = self.usable(sources)
+        if not usable:
+            return None
+        return self._rng.choices(usable, [self.weight(each) for each in usable])[0]
+
+    def shuffled(self, numbers: Sequence[int]) -> list[int]:
+        """In an order of this node's own."""
+        return self._rng.sample(numbers, len(numbers))
+
+    def weight(self, source: str) -> float:
+        """Success rate x bandwidth; an unmeasured bandwidth counts as the mean of the measured ones. Above 0."""
+        record = self._record(source)
+        return self._success(record) * (record.bandwidth or self._mean_bandwidth())
+
+    def succeeded(self, source: str, count: int, seconds: float) -> None:
+        """`count` bytes came in `seconds`, without the time that the source was waiting for them itself."""
+        record = self._record(source)
+        measured = max(count, 1) / max(seconds, 1e-6)
+        before = measured if record.bandwidth is None else record.bandwidth
+        record.bandwidth = before + SMOOTHING * (measured - before)
+        self._rate(record, 1.0)
+        record.failures = 0
+
+    def failed(self, source: str, error: str) -> None:
+        """It was down, slow, or broke off; it pauses for a while."""
+        record = self._record(source)
+        self._rate(record, 0.0)
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(record.failures, 16), MAX_PAUSE_SECONDS)
+        record.failures += 1
+        record.paused_until = self._now() + pause
+        record.last_error = error[:200]
+
+    def lacks(self, source: str) -> None:
+        """It answered that it does not have it: no fault, but others come first for a moment."""
+        record = self._record(source)
+        record.paused_until = self._now() + FIRST_PAUSE_SECONDS
+        record.last_error = "does not have it"
+
+    def ban(self, source: str, reason: str) -> None:
+        """It served wrong bytes. Exact blame: each answer is one source's."""
+        self._banned[source] = reason[:200]
+        if len(self._banned) > MAX_SOURCES:
+            self._banned.popitem(last=False)
+
+    def account(self, sources: Collection[str]) -> str:
+        """What became of each, for an error message."""
+        lines = [
+            f"{each}: {self._banned.get(each) or self._record(each).last_error or 'not asked'}" for each in sources
+        ]
+        return "; ".join(lines[:16]) or "there are no sources"
+
+    def _record(self, source: str) -> _Record:
+        record = self._records.setdefault(source, _Record(measured_at=self._now()))
+        self._records.move_to_end(source)
+        if len(self._records) > MAX_SOURCES:
+            self._records.popitem(last=False)
+        return record
+
+    def _success(self, record: _Record) -> float:
+        healed = 1 - (1 - record.success) * math.exp((record.measured_at - self._now()) / HEAL_SECONDS)
+        return max(healed, LEAST_SUCCESS)
+
+    def _rate(self, record: _Record, outcome: float) -> None:
+        success = self._success(record)
+        record.success = success + SMOOTHING * (outcome - success)
+        record.measured_at = self._now()
+
+    def _mean_bandwidth(self) -> float:
+        measured = [record.bandwidth for record in self._records.values() if record.bandwidth is not None]
+        return sum(measured) / len(measured) if measured else FIRST_BANDWIDTH

@@ -1,0 +1,134 @@
+"""Serving what a store has verified: manifests, bitmaps, and chunks as soon as they arrive (long poll)."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from ledger.base import Digest
+from node.errors import Malformed, NotFound
+from node.shards.holding import Place
+from node.shards.store import CheckpointStore
+
+MAX_WAIT_SECONDS = 30  # of one long poll
+OCTETS = "application/octet-stream"
+
+
+def add_routes(app: web.Application, store: CheckpointStore) -> None:
+    """Adds `/v1/manifests/{root}`, `/v1/have/{root}` and `/v1/chunks/{digest}?wait=seconds` to `app`.
+
+    Roots and digests are 64 lower-case hex digits; anything else, and any other query, is refused.
+    """
+    arrivals = _Arrivals()
+
+    async def listening(_: web.Application) -> None:
+        arrivals.loop = asyncio.get_running_loop()
+        store.subscribe(arrivals.announce)
+
+    async def silent(_: web.Application) -> None:
+        store.unsubscribe(arrivals.announce)
+
+    async def manifest(request: web.Request) -> web.StreamResponse:
+        root = Digest(_digest(request, "root"))
+        _wait_seconds(request, permitted=False)
+        body = await asyncio.to_thread(store.manifest_bytes, root)
+        return web.Response(body=body, content_type="application/json")
+
+    async def have(request: web.Request) -> web.StreamResponse:
+        root = Digest(_digest(request, "root"))
+        _wait_seconds(request, permitted=False)
+        return web.Response(body=store.have(root), content_type=OCTETS)
+
+    async def chunk(request: web.Request) -> web.StreamResponse:
+        digest = _digest(request, "digest")
+        wait = _wait_seconds(request, permitted=True)
+        place = await arrivals.wait_for(store, digest, wait)
+        try:
+            return await _send(request, place)
+        except FileNotFoundError:  # published or evicted since: published, it lies elsewhere now
+            return await _send(request, _located(store, digest))
+
+    app.on_startup.append(listening)
+    app.on_cleanup.append(silent)
+    app.router.add_get("/v1/manifests/{root}", manifest, allow_head=False)
+    app.router.add_get("/v1/have/{root}", have, allow_head=False)
+    app.router.add_get("/v1/chunks/{digest}", chunk, allow_head=False)
+
+
+class _Arrivals:
+    """Who waits for which chunk. As many wait as requests are permitted at once."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[bytes, list[asyncio.Future[None]]] = {}
+
+    def announce(self, digests: Sequence[bytes]) -> None:
+        """Of a store's listener: called in the thread that wrote the chunks."""
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self._wake, digests)
+
+    async def wait_for(self, store: CheckpointStore, digest: bytes, seconds: float) -> Place:
+        """Where the chunk lies, once it does. Raises: NotFound, after `seconds`."""
+        arrived = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(digest, []).append(arrived)
+        try:
+            place = store.locate(digest)  # after joining those who wait: it may be arriving now
+            if place is None and seconds:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(arrived, seconds)
+            return place or _located(store, digest)
+        finally:
+            self._waiting[digest].remove(arrived)
+            if not self._waiting[digest]:
+                del self._waiting[digest]
+
+    def _wake(self, digests: Sequence[bytes]) -> None:
+        for digest in digests:
+            for arrived in self._waiting.get(digest, ()):
+                if not arrived.done():
+                    arrived.set_result(None)
+
+
+def _located(store: CheckpointStore, digest: bytes) -> Place:
+    place = store.locate(digest)
+    if place is None:
+        raise NotFound(f"chunk {digest.hex()} is not here")
+    return place
+
+
+def _digest(request: web.Request, name: str) -> bytes:
+    text = request.match_info[name]
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise Malformed(f"{name}: not 64 lower-case hex digits")
+    return bytes.fromhex(text)
+
+
+def _wait_seconds(request: web.Request, permitted: bool) -> int:
+    """The query's `wait`, 0 without one. Raises: Malformed."""
+    query = request.query
+    if not query:
+        return 0
+    text = query.get("wait", "")
+    if not permitted or len(query) != 1 or not re.fullmatch("[0-9]{1,2}", text) or int(text) > MAX_WAIT_SECONDS:
+        raise Malformed(f"query: only wait=0 to {MAX_WAIT_SECONDS} seconds, and only for chunks")
+    return int(text)
+
+
+async def _send(request: web.Request, place: Place) -> web.StreamResponse:
+    """By sendfile: slow readers hold a socket buffer each, not a chunk. Raises: FileNotFoundError, before any byte."""
+    path, offset, length = place
+    with await asyncio.to_thread(path.open, "rb") as file:
+        response = web.StreamResponse(headers={"Content-Type": OCTETS})
+        response.content_length = length
+        await response.prepare(request)
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the peer has gone")
+        sent = await asyncio.get_running_loop().sendfile(transport, file, offset, length)
+        if sent != length:
+            raise ConnectionResetError(f"{path} ends early")
+        await response.write_eof()
+    return response

@@ -1,0 +1,227 @@
+"""Checkpoints on disk, by manifest root: whole ones ready to load, others while they are received (`layout`).
+
+Several stores, also of several processes, may share a folder: everything is named by its content and moved by rename.
+Methods block on the disk, except `have`, `locate` and `manifest`; call them in a thread. They are safe from any thread.
+"""
+
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from ledger.base import Digest
+from node.errors import Malformed, NotFound
+from node.shards.holding import Holding, Place
+from node.shards.layout import CHECKPOINTS, MANIFESTS, MARKS, PARTIAL, Layout, disk
+from node.shards.manifest import Manifest, Progress, build, checkpoint_files
+from node.shards.partial import prepare, read_place, write
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Sequence[bytes]], None]  # digests of chunks that have become available; from any thread
+
+
+class CheckpointStore:
+    """Every chunk in it was hashed before it was written, and again where a killed process left it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens or creates the store. Raises: StoreError."""
+        self._holdings: dict[Digest, Holding] = {}  # replaced, never changed: readers need no lock
+        self._listeners: tuple[Listener, ...] = ()
+        self._changing = threading.RLock()
+        with disk(f"cannot open the checkpoint store {folder}"):
+            self._layout = Layout(folder)
+            for path in (folder / CHECKPOINTS).iterdir():
+                if re.fullmatch("[0-9a-f]{64}", path.name):
+                    self._adopt(Digest(bytes.fromhex(path.name)))
+
+    # --- Whole checkpoints
+
+    def add(self, source: Path, progress: Progress | None = None) -> Digest:
+        """Copies the files of `source` and publishes them; returns the manifest root.
+
+        Copied, not linked: whoever saves over `source` later must not change what is published.
+
+        Raises:
+            StoreError: `source` has no files, or the disk is full or failed.
+            Malformed: a safetensors header of `source`.
+        """
+        staged = self._layout.staged()
+        with disk(f"cannot copy {source} into the checkpoint store"):
+            try:
+                staged.mkdir()
+                for path in checkpoint_files(source):
+                    shutil.copyfile(path, staged / path.name)
+                manifest = build(staged, progress)
+                with self._changing:
+                    self._layout.save_manifest(manifest)
+                    return self._publish(manifest, manifest.root, staged).root
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+
+    def complete(self, root: Digest) -> Path | None:
+        """The folder of the whole checkpoint, or None while chunks are missing. Publishes it when the last has come.
+
+        Raises: StoreError.
+        """
+        with self._changing, disk(f"cannot publish checkpoint {root.hex()}"):
+            holding = self._present(root)
+            if holding is None or not holding.whole:
+                return None
+            if holding.folder != self._layout.whole(root):
+                holding = self._publish(holding.manifest, root, holding.folder)
+            return holding.folder
+
+    def keep(self, roots: Collection[Digest]) -> None:
+        """Deletes every checkpoint, whole or not, that is not among `roots`. Raises: StoreError."""
+        kept = {root.hex() for root in roots}
+        with self._changing, disk(f"cannot evict from {self._layout.folder}"):
+            self._holdings = {root: holding for root, holding in self._holdings.items() if root.hex() in kept}
+            for kind in (CHECKPOINTS, PARTIAL, MANIFESTS):
+                for path in (self._layout.folder / kind).iterdir():
+                    if path.name.removesuffix(MARKS) not in kept:
+                        self._layout.remove(path)
+
+    # --- Receiving
+
+    def begin(self, manifest: Manifest) -> Digest:
+        """Makes room for a checkpoint; what an earlier process left of it is hashed again and kept.
+
+        Chunks that other checkpoints here have already are copied from them.
+
+        Raises: StoreError.
+        """
+        root = manifest.root
+        with self._changing, disk(f"cannot begin checkpoint {root.hex()}"):
+            if self._present(root) is not None:
+                return root
+            self._layout.save_manifest(manifest)
+            holding = Holding(root, manifest, self._layout.partial(root), whole=False)
+            prepare(holding, self._layout.marks(root))
+            self._copy_known(holding)
+            self._holdings = {**self._holdings, root: holding}
+        self._announce(
+            [digest for verified, digest in zip(holding.verified, holding.digests(), strict=True) if verified]
+        )
+        return root
+
+    def resume(self, root: Digest) -> Manifest | None:
+        """`begin` for a checkpoint whose manifest is here already; None if it is not.
+
+        Raises: StoreError.
+        """
+        with disk(f"cannot read the manifest of {root.hex()}"):
+            manifest = self._layout.load_manifest(root)
+        if manifest is not None:
+            self.begin(manifest)
+        return manifest
+
+    def write_chunk(self, root: Digest, file: int, chunk: int, data: bytes) -> None:
+        """Stores chunk `chunk` of file `file` (both from 0), wherever the checkpoint has those bytes.
+
+        Raises:
+            Malformed: `data` is not that chunk; nothing was written.
+            NotFound: the checkpoint was not begun, or was evicted.
+            StoreError: the disk is full or failed.
+        """
+        holding = self._holding(root)
+        if holding.whole:
+            return
+        try:
+            write(holding, self._layout.marks(root), file, chunk, data)
+        except FileNotFoundError as error:
+            if self.complete(root) is None:
+                raise NotFound(f"checkpoint {root.hex()} was evicted while it was received") from error
+        self._announce([holding.manifest.files[file].chunks[chunk]])
+
+    # --- What is there
+
+    def manifest(self, root: Digest) -> Manifest:
+        """Of a checkpoint that is whole or begun. Raises: NotFound."""
+        return self._holding(root).manifest
+
+    def manifest_bytes(self, root: Digest) -> bytes:
+        """What hashes to `root`. Blocks. Raises: NotFound, StoreError."""
+        self._holding(root)
+        with disk(f"cannot read the manifest of {root.hex()}"):
+            try:
+                return self._layout.manifest(root).read_bytes()
+            except FileNotFoundError as error:
+                raise NotFound(f"checkpoint {root.hex()} was evicted") from error
+
+    def have(self, root: Digest) -> bytes:
+        """Bitmap of verified chunks (`Holding.bitmap`). Raises: NotFound."""
+        return self._holding(root).bitmap()
+
+    def locate(self, digest: bytes) -> Place | None:
+        """(file, offset, length) of a verified chunk of any checkpoint; the file may be renamed a moment later."""
+        for holding in self._holdings.values():
+            if (place := holding.locate(digest)) is not None:
+                return place
+        return None
+
+    def subscribe(self, listener: Listener) -> None:
+        """Calls `listener` with the digests of chunks that become available, from the thread that wrote them."""
+        self._listeners = (*self._listeners, listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners = tuple(each for each in self._listeners if each != listener)
+
+    # --- Inside
+
+    def _holding(self, root: Digest) -> Holding:
+        holding = self._holdings.get(root)
+        if holding is None:
+            raise NotFound(f"checkpoint {root.hex()} is not here")
+        return holding
+
+    def _present(self, root: Digest) -> Holding | None:
+        """The holding of `root` whose folder is still there; another store may have published or evicted it."""
+        holding = self._holdings.get(root)
+        if holding is not None and holding.folder.is_dir():
+            return holding
+        self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
+        return self._adopt(root)
+
+    def _adopt(self, root: Digest) -> Holding | None:
+        """A whole checkpoint that stands in the folder, published by an earlier process or another store."""
+        folder = self._layout.whole(root)
+        if not folder.is_dir():
+            return None
+        manifest = self._layout.load_manifest(root)
+        if manifest is None or not _sizes_agree(folder, manifest):
+            log.warning("checkpoint %s is damaged and removed; it is fetched again when needed", folder)
+            self._layout.remove(folder)
+            return None
+        return self._hold(Holding(root, manifest, folder, whole=True))
+
+    def _publish(self, manifest: Manifest, root: Digest, folder: Path) -> Holding:
+        holding = self._hold(Holding(root, manifest, self._layout.publish(manifest, root, folder), whole=True))
+        self._announce(list(holding.digests()))
+        return holding
+
+    def _hold(self, holding: Holding) -> Holding:
+        self._holdings = {**self._holdings, holding.root: holding}
+        return holding
+
+    def _announce(self, digests: Sequence[bytes]) -> None:
+        for listener in self._listeners:
+            listener(digests)
+
+    def _copy_known(self, holding: Holding) -> None:
+        for index, file in enumerate(holding.manifest.files):
+            for chunk, digest in enumerate(file.chunks):
+                place = None if holding.verified[holding.number(index, chunk)] else self.locate(digest)
+                if place is None:
+                    continue
+                try:
+                    write(holding, self._layout.marks(holding.root), index, chunk, read_place(place))
+                except (FileNotFoundError, Malformed) as error:  # then it is fetched like any other
+                    log.warning("chunk %s in %s cannot be copied: %s", digest.hex(), place[0], error)
+
+
+def _sizes_agree(folder: Path, manifest: Manifest) -> bool:
+    paths = {folder / file.name: file.size for file in manifest.files}
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())

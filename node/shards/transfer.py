@@ -1,0 +1,223 @@
+"""Receiving one checkpoint whose manifest is known: which chunk next, from whom, until the last is stored.
+
+From a single source chunks are asked for in order, by long poll, so that a chain of nodes moves in step. With several,
+what they say they have is looked at every second and the rarest chunk comes first, so that nodes which receive at the
+same time get different chunks and trade them, instead of all drawing on the origin.
+"""
+
+import asyncio
+import contextlib
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ledger.base import Digest
+from node.clock import Clock
+from node.errors import Malformed, NotFound
+from node.shards.asking import Asker
+from node.shards.manifest import Manifest, Progress
+from node.shards.selection import Selection
+from node.shards.store import CheckpointStore
+
+MAX_WATCHED = 16  # sources whose bitmaps are followed
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`wait_seconds` is how long one source may hold a request back when it is the only one, else `brief`.
+
+    Without a single new chunk for `patience_seconds` a download ends. A chunk in flight for `late_seconds` is asked
+    for a second time elsewhere, once nothing else is left to ask for.
+    """
+
+    parallel: int = 4
+    wait_seconds: int = 30
+    brief_wait_seconds: int = 2
+    patience_seconds: float = 120.0
+    poll_seconds: float = 0.1
+    watch_seconds: float = 1.0
+    late_seconds: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A missing chunk by its first place; the checkpoint has it in one place or several, `bytes_in_all` together."""
+
+    number: int
+    file: int
+    chunk: int
+    digest: bytes
+    length: int
+    bytes_in_all: int
+
+
+class Transfer:
+    """One run over one checkpoint. Of equal chunks only the first is fetched; the store writes them all."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        manifest: Manifest,
+        root: Digest,
+        asker: Asker,
+        selection: Selection,
+        sources: Callable[[], Sequence[str]],
+        clock: Clock,
+        pace: Pace,
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._chunks = manifest.chunks
+        self._total = manifest.size
+        self._asker = asker
+        self._selection = selection
+        self._sources = sources
+        self._clock = clock
+        self._pace = pace
+        wanted = _missing(manifest, store.have(root))
+        self._missing = {each.number: each for each in wanted}
+        self._left = sum(each.bytes_in_all for each in wanted)
+        self._unasked = sorted(self._missing)  # a heap; what is stored meanwhile is skipped when it comes up
+        self._flying: dict[int, tuple[str, float]] = {}  # number: (source, since)
+        self._bitmaps: dict[str, bytes] = {}
+        self._offered: list[int] = []  # the next one last
+        self._moved_at = clock.monotonic()
+
+    async def run(self, progress: Progress) -> None:
+        """Returns when every chunk is stored.
+
+        Raises:
+            NotFound: no new chunk for `pace.patience_seconds`, or the checkpoint was evicted.
+            StoreError: the disk is full or failed.
+        """
+        progress(self._total - self._left, self._total)
+        tasks = [asyncio.create_task(self._work(progress)) for _ in range(self._pace.parallel)]
+        watch = asyncio.create_task(self._watch())
+        try:
+            # A worker returns only when nothing is missing: a request that hangs elsewhere is not waited for.
+            finished, _ = await asyncio.wait([*tasks, watch], return_when=asyncio.FIRST_COMPLETED)
+            for each in finished:
+                each.result()
+        finally:
+            for each in (*tasks, watch):
+                each.cancel()
+            await asyncio.gather(*tasks, watch, return_exceptions=True)
+
+    async def _work(self, progress: Progress) -> None:
+        while self._missing:
+            if self._clock.monotonic() - self._moved_at > self._pace.patience_seconds:
+                raise NotFound(self._account())
+            wanted = self._next()
+            source, wait = self._source(wanted) if wanted is not None else (None, 0)
+            if wanted is None or source is None:
+                self._ask_later(wanted)
+                await self._clock.sleep(self._pace.poll_seconds)
+                continue
+            self._flying[wanted.number] = (source, self._clock.monotonic())
+            try:
+                await self._receive(wanted, source, wait, progress)
+            finally:
+                self._flying.pop(wanted.number, None)
+                self._ask_later(wanted)
+
+    async def _receive(self, wanted: _Wanted, source: str, wait: int, progress: Progress) -> None:
+        data = await self._asker.chunk(source, wanted.digest, wanted.length, wait)
+        if data is None:
+            return
+        try:
+            await asyncio.to_thread(self._store.write_chunk, self._root, wanted.file, wanted.chunk, data)
+        except Malformed as error:
+            self._selection.ban(source, f"served a wrong chunk: {error}")
+            return
+        self._moved_at = self._clock.monotonic()
+        if self._missing.pop(wanted.number, None) is not None:
+            self._left -= wanted.bytes_in_all
+            progress(self._total - self._left, self._total)
+
+    def _next(self) -> _Wanted | None:
+        """The chunk to ask for now, taken from what is unasked; None where all that is missing is in flight."""
+        while self._offered:
+            number = self._offered.pop()
+            if number in self._missing and number not in self._flying:
+                return self._missing[number]
+        while self._unasked:
+            number = heapq.heappop(self._unasked)
+            if number in self._missing and number not in self._flying:
+                return self._missing[number]
+        return self._late()
+
+    def _late(self) -> _Wanted | None:
+        before = self._clock.monotonic() - self._pace.late_seconds
+        late = [number for number, (_, since) in self._flying.items() if since < before and number in self._missing]
+        return self._missing[late[0]] if late else None
+
+    def _ask_later(self, wanted: _Wanted | None) -> None:
+        if wanted is not None and wanted.number in self._missing and wanted.number not in self._flying:
+            heapq.heappush(self._unasked, wanted.number)
+
+    def _source(self, wanted: _Wanted) -> tuple[str | None, int]:
+        """Whom to ask for it, and for how many seconds that one may wait for it itself."""
+        asked = self._flying.get(wanted.number, ("", 0.0))[0]
+        sources = [each for each in self._selection.usable(self._sources()) if each != asked]
+        holders = [each for each in sources if _has(self._bitmaps.get(each, b""), wanted.number)]
+        if holders:
+            return self._selection.choose(holders), 0
+        wait = self._pace.wait_seconds if len(sources) == 1 else self._pace.brief_wait_seconds
+        return self._selection.choose(sources), wait
+
+    async def _watch(self) -> None:
+        """Follows what several sources have. Never returns."""
+        while True:
+            sources = self._selection.usable(self._sources())
+            if len(sources) > 1:
+                watched = sources if len(sources) <= MAX_WATCHED else self._sample(sources)
+                bitmaps = await asyncio.gather(*(self._bitmap(each) for each in watched))
+                self._bitmaps = {each: bits for each, bits in zip(watched, bitmaps, strict=True) if bits is not None}
+                self._offered = self._by_rarity()
+            else:
+                self._bitmaps, self._offered = {}, []
+            await self._clock.sleep(self._pace.watch_seconds)
+
+    async def _bitmap(self, source: str) -> bytes | None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.late_seconds):  # one that stalls must not hide the others
+                return await self._asker.have(source, self._root, self._chunks)
+        return self._bitmaps.get(source)
+
+    def _sample(self, sources: list[str]) -> list[str]:
+        return list(dict.fromkeys(self._selection.choose(sources) or sources[0] for _ in range(MAX_WATCHED)))
+
+    def _by_rarity(self) -> list[int]:
+        """What is missing and somebody has, the rarest last; equals in an order of this node's own."""
+        holders = np.zeros(self._chunks, dtype=np.int64)
+        for bits in self._bitmaps.values():
+            holders += np.unpackbits(np.frombuffer(bits, np.uint8), count=self._chunks, bitorder="little")
+        offered = [number for number in self._missing if holders[number] and number not in self._flying]
+        return sorted(self._selection.shuffled(offered), key=lambda number: -int(holders[number]))
+
+    def _account(self) -> str:
+        return (
+            f"checkpoint {self._root.hex()}: no chunk came for {self._pace.patience_seconds:.0f} s, {self._left} of "
+            f"{self._total} bytes are missing; asked: {self._selection.account(self._sources())}"
+        )
+
+
+def _has(bitmap: bytes, number: int) -> bool:
+    return number // 8 < len(bitmap) and bool(bitmap[number // 8] >> number % 8 & 1)
+
+
+def _missing(manifest: Manifest, have: bytes) -> list[_Wanted]:
+    first: dict[bytes, tuple[int, int, int, int]] = {}
+    in_all: dict[bytes, int] = {}
+    number = -1
+    for index, file in enumerate(manifest.files):
+        for chunk, digest in enumerate(file.chunks):
+            number += 1
+            if not _has(have, number):
+                first.setdefault(digest, (number, index, chunk, file.length(chunk)))
+                in_all[digest] = in_all.get(digest, 0) + file.length(chunk)
+    return [
+        _Wanted(n, index, chunk, digest, length, in_all[digest]) for digest, (n, index, chunk, length) in first.items()
+    ]
