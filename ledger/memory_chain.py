@@ -64,7 +64,9 @@ class MemoryChain:
         self.native[who] += amount
 
     def transfer_native(self, call: Call, to: Address, amount: int) -> None:
-        if amount > self.native[call.sender]:
-            raise reverted("InsufficientFunds", {"wanted": amount, "available": self.native[call.sender]})
+        balance = self.native[call.sender]
+        if amount > balance:
+            operands = {"account": call.sender, "balance": balance, "needed": amount}
+            raise reverted("InsufficientNativeBalance", operands)
         self.native[call.sender] -= amount
         self.native[to] += amount

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eth_abi.abi import encode as abi_encode
-from eth_utils.crypto import keccak
-
 from ledger.base import (
     UNDECIDED,
     Address,
@@ -30,6 +27,7 @@ from ledger.base import (
     Version,
     Voided,
 )
+from ledger.commitments import commitment as commitment_of
 from ledger.errors import reverted
 from ledger.memory_blocks import Call
 from ledger.memory_quorum import Signers
@@ -37,10 +35,6 @@ from ledger.memory_reports import Case
 from ledger.memory_rules import RunRecord, Runs
 from ledger.memory_staking import ZERO, Staking, Token
 
-TAG: Final = b"in/commitment/1".ljust(32, b"\0")  # protocol, "Hashes, one per purpose"
-COMMITMENT_TYPES: Final = (
-    "bytes32", "uint256", "address", "uint256", "address", "uint64", "uint64", "bytes32", "uint40", "bytes32",
-)  # fmt: skip
 MAX_BATCH: Final = 64  # RunCoordinator.MAX_BATCH
 SLASHING: Final = frozenset({8, 9})  # protocol, "Check codes and what they cost"
 
@@ -116,7 +110,10 @@ class Submissions:
 
     def submit(self, call: Call, entry: Entry) -> Digest:
         record = self._runs.record(entry.run)
-        commitment = self._commitment(call.sender, entry)
+        commitment = commitment_of(
+            self._chain_id, self._runs.address, entry.run, call.sender, entry.version, entry.slot, entry.root,
+            entry.units, entry.beacon,
+        )  # fmt: skip
         self._require_submittable(call, record, entry, commitment)
         if not 0 < entry.units <= record.params.max_units:
             raise reverted("InvalidUnits", {"units": entry.units, "maxUnits": record.params.max_units})
@@ -173,12 +170,6 @@ class Submissions:
         return amount
 
     # --- Guards
-
-    def _commitment(self, node: Address, entry: Entry) -> Digest:
-        """Source: protocol 1, "Contract surface"."""
-        place = (TAG, self._chain_id, self._runs.address, entry.run, node, entry.version, entry.slot)
-        content = (entry.root, entry.units, entry.beacon)
-        return Digest(keccak(abi_encode(COMMITMENT_TYPES, place + content)))
 
     def _require_submittable(self, call: Call, record: RunRecord, entry: Entry, commitment: Digest) -> None:
         if call.sender not in self._staking.providers:
