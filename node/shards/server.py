@@ -44,11 +44,15 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
     async def chunk(request: web.Request) -> web.StreamResponse:
         digest = _digest(request, "digest")
         wait = _wait_seconds(request, permitted=True)
-        place = await arrivals.wait_for(store, digest, wait)
-        try:
-            return await _send(request, place)
-        except FileNotFoundError:  # published or evicted since: published, it lies elsewhere now
-            return await _send(request, _located(store, digest))
+        place: Place | None = await arrivals.wait_for(store, digest, wait)
+        while place is not None:
+            try:
+                return await _send(request, place)
+            except FileNotFoundError:  # published since, and lies elsewhere now, or evicted
+                before, place = place, await asyncio.to_thread(store.relocate, digest)
+                if place == before:
+                    break
+        raise NotFound(f"chunk {digest.hex()} is not here any more")
 
     app.on_startup.append(listening)
     app.on_cleanup.append(silent)

@@ -162,6 +162,13 @@ class CheckpointStore:
                 return place
         return None
 
+    def relocate(self, digest: bytes) -> Place | None:
+        """`locate`, when a place was found gone: after a look at what other stores have done to the folder. Blocks."""
+        with self._changing, disk("cannot look at the checkpoint store"):
+            for root in tuple(self._holdings):
+                self._present(root)
+        return self.locate(digest)
+
     def subscribe(self, listener: Listener) -> None:
         """Calls `listener` with the digests of chunks that become available, from the thread that wrote them."""
         self._listeners = (*self._listeners, listener)

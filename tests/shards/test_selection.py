@@ -1,0 +1,125 @@
+"""Which source is drawn."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from node.shards.selection import LEAST_SUCCESS, MAX_SOURCES, Selection
+
+
+class Time:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def selection(time: Time) -> Selection:
+    return Selection(random.Random(1), time)
+
+
+def drawn(selection: Selection, sources: list[str], times: int = 1000) -> Counter[str | None]:
+    return Counter(selection.choose(sources) for _ in range(times))
+
+
+def test_sources_are_drawn_alike_when_nothing_is_known(selection: Selection) -> None:
+    counts = drawn(selection, ["a", "b"])
+    assert 430 < counts["a"] < 570
+
+
+def test_sources_are_drawn_in_proportion_when_their_bandwidths_differ(selection: Selection) -> None:
+    selection.succeeded("a", 3_000_000, 1.0)
+    selection.succeeded("b", 1_000_000, 1.0)
+    assert selection.weight("a") / selection.weight("b") == pytest.approx(3.0)
+    assert 680 < drawn(selection, ["a", "b"])["a"] < 820
+
+
+def test_a_new_source_counts_as_the_mean_when_others_were_measured(selection: Selection) -> None:
+    selection.succeeded("a", 3_000_000, 1.0)
+    selection.succeeded("b", 1_000_000, 1.0)
+    assert selection.weight("new") == pytest.approx(2_000_000)
+
+
+def test_bandwidth_moves_by_three_tenths_when_measured_again(selection: Selection) -> None:
+    selection.succeeded("a", 1_000_000, 1.0)
+    selection.succeeded("a", 2_000_000, 1.0)
+    assert selection.weight("a") == pytest.approx(1_300_000)
+
+
+def test_a_failure_lowers_the_success_rate_and_no_bandwidth_when_a_source_times_out(selection: Selection) -> None:
+    selection.succeeded("a", 1_000_000, 1.0)
+    selection.failed("a", "timeout")
+    assert selection.weight("a") == pytest.approx(700_000)
+    selection.failed("a", "timeout")
+    assert selection.weight("a") == pytest.approx(490_000)
+
+
+def test_somebody_is_drawn_when_everybody_failed_very_often(selection: Selection, time: Time) -> None:
+    for _ in range(1000):
+        selection.failed("a", "down")
+        selection.failed("b", "down")
+    time.seconds = 15.0
+    assert set(drawn(selection, ["a", "b"])) == {"a", "b"}
+    assert selection.weight("a") >= LEAST_SUCCESS
+
+
+def test_a_source_heals_by_time_when_it_failed(selection: Selection, time: Time) -> None:
+    selection.succeeded("a", 1_000_000, 1.0)
+    selection.failed("a", "down")
+    time.seconds = 300.0
+    assert selection.weight("a") == pytest.approx(1_000_000 * (1 - 0.3 / 2.718281828))
+
+
+def test_a_source_pauses_longer_when_it_fails_again_and_again(selection: Selection, time: Time) -> None:
+    selection.failed("a", "down")
+    assert selection.choose(["a"]) is None
+    time.seconds = 0.25
+    assert selection.choose(["a"]) == "a"
+    selection.failed("a", "down")
+    time.seconds = 0.74
+    assert selection.choose(["a"]) is None
+    time.seconds = 0.75
+    assert selection.choose(["a"]) == "a"
+    for _ in range(2000):
+        selection.failed("a", "down")
+    time.seconds += 15.0
+    assert selection.choose(["a"]) == "a"
+
+
+def test_a_source_is_never_drawn_again_when_it_lied(selection: Selection, time: Time) -> None:
+    selection.ban("a", "served a wrong chunk")
+    time.seconds = 1e9
+    assert set(drawn(selection, ["a", "b"])) == {"b"}
+    assert selection.choose(["a"]) is None
+    assert selection.banned == {"a": "served a wrong chunk"}
+
+
+def test_nobody_is_drawn_when_there_is_nobody(selection: Selection) -> None:
+    assert selection.choose([]) is None
+    assert selection.account([]) == "there are no sources"
+
+
+def test_every_source_is_accounted_for_when_a_download_failed(selection: Selection) -> None:
+    selection.failed("a", "refused")
+    selection.ban("b", "lied")
+    selection.lacks("c")
+    assert selection.account(["a", "b", "c", "d"]) == "a: refused; b: lied; c: does not have it; d: not asked"
+
+
+def test_memory_is_bounded_when_sources_keep_coming(selection: Selection) -> None:
+    for number in range(MAX_SOURCES + 50):
+        selection.failed(str(number), "x" * 10_000)
+        selection.ban(str(number), "x" * 10_000)
+    assert len(selection._records) == MAX_SOURCES
+    assert len(selection.banned) == MAX_SOURCES
+    assert len(selection.account(["9", "4000"])) < 500
