@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -304,7 +304,8 @@ class EvmLedger:
 
 def _params(values: tuple[Any, ...]) -> RunParams:
     *others, windows = values
-    return RunParams(*others, Windows(*windows))
+    names = (field.name for field in fields(RunParams))
+    return RunParams(**dict(zip(names, (*others, Windows(*windows)), strict=True)))
 
 
 def _state(value: int) -> State:
