@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -44,7 +45,9 @@ from node.shards.store import CheckpointStore
 from node.tasks.taskset import Taskset, load_tasks
 from node.tasks.tokenizer import load_tokenizer
 from node.terms import require_same_terms
-from node.training.step import Hyper, Learner
+from node.training.batch import BatchRule
+from node.training.hyper import Hyper
+from node.training.step import Learner
 from node.transport import make_app, serve, session
 
 Connect = Callable[[LocalAccount], Awaitable[Ledger]]
@@ -220,7 +223,16 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
         learner = await asyncio.to_thread(resumed_learner, member, training)
         intake = Intake(member, RolloutStore(member.state.rollouts))
         async with served(member, FileMailbox(intake, takes=True)):
-            await Trainer(member, learner, tasks, intake, training.base, training.batch_rollouts).run()
+            await Trainer(member, learner, tasks, intake, training.base, rule_of(member.spec, training)).run()
+
+
+def rule_of(spec: RunSpec, training: Training) -> BatchRule:
+    return BatchRule(
+        rollouts=training.batch_rollouts,
+        group_size=spec.slot.group_size,
+        async_level=spec.async_level,
+        max_provider_share=spec.max_provider_share,
+    )
 
 
 def require_base(member: Member, base: Path) -> None:
@@ -235,9 +247,11 @@ def require_base(member: Member, base: Path) -> None:
 
 def resumed_learner(member: Member, training: Training) -> Learner:
     """A learner at the last step that is on disk here, or at step 0."""
-    learner = Learner(training.base, training.hyper, member.spec.sampling.temperature, member.settings.threads)
+    learner = Learner(
+        training.base, training.hyper, member.spec.sampling.temperature, member.settings.threads or os.cpu_count() or 1
+    )
     if learner.resume(member.state.training / "states"):
-        event("training state found", step=learner.steps)
+        event("training state found", step=learner.version)
     return learner
 
 

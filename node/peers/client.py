@@ -20,6 +20,7 @@ from node.peers.wire import (
 )
 from node.transport import read_limited
 
+MAX_MANIFEST_BYTES = 64 << 20  # 1 MB describes 62 GB of weights
 TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer otherwise later
 
 
@@ -53,6 +54,10 @@ class PeerClient:
 
     async def evidence(self, url: str, digest: Digest, limit: int) -> bytes:
         return await self._ask("GET", f"{url}/v1/evidence/{digest.hex()}", limit=limit)
+
+    async def manifest(self, url: str, root: Digest) -> bytes:
+        """The bytes of a checkpoint's manifest: hash them before use."""
+        return await self._ask("GET", f"{url}/v1/manifests/{root.hex()}", limit=MAX_MANIFEST_BYTES)
 
     async def have(self, url: str, root: Digest) -> bytes:
         """The peer's bitmap of verified chunks of checkpoint `root`."""

@@ -3,22 +3,23 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 
 from hashing.audit import audit_key, auditors, draw
-from ledger.base import Address, Block, Digest, Version
+from ledger.base import WHOLE_FILE, Address, Block, Digest, Version
 from node.checks.base import Subject, cheap, deep
+from node.checks.evidence import Evidence, Versions, gather
 from node.engines.base import Engine
 from node.errors import Malformed, NotFound
 from node.log import event
 from node.record import Submission
 from node.roles.intake import Intake
 from node.roles.member import Member
-from node.roles.subject import decoded_subject
+from node.roles.subject import claim_of, decoded_subject
 from node.rollouts.assignment import unit_list
+from node.rollouts.file import split_file
 from node.tasks.taskset import Taskset
 from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict
-
-WHOLE = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Auditor:
     loaded: Version | None = None
     draws: dict[Digest, Draw] = field(default_factory=dict)
     cheap_verdicts: dict[Digest, Verdict] = field(default_factory=dict)
+    judged: dict[Digest, tuple[int, ...]] = field(default_factory=dict)  # the leaves last replayed together
 
     async def draw(self, submission: Submission) -> Draw | None:
         """The audit draw, or None while its beacon, or the file, is not there. Raises: Unreachable."""
@@ -73,7 +75,9 @@ class Auditor:
         if data is None:
             return None
         try:
-            return await asyncio.to_thread(decoded_subject, self.member, self.tasks, submission.made, data)
+            return await asyncio.to_thread(
+                decoded_subject, self.member, self.tasks, claim_of(self.member, submission.made), data
+            )
         except Malformed:
             return None
 
@@ -94,14 +98,18 @@ class Auditor:
         if beacon is None:
             return Undecided("the slot's beacon is not known here yet")
         if beacon != made.beacon:
-            return Rejected(Check.WITHHELD, WHOLE, made.beacon.hex(), beacon.hex(), "the beacon is not the chain's")
+            return Rejected(
+                Check.WITHHELD, WHOLE_FILE, made.beacon.hex(), beacon.hex(), "the beacon is not the chain's"
+            )
         data = await asyncio.to_thread(self.intake.store.get, made.commitment)
         if data is None:
             return Undecided("the file is not here")
         try:
-            subject = await asyncio.to_thread(decoded_subject, self.member, self.tasks, made, data)
+            subject = await asyncio.to_thread(
+                decoded_subject, self.member, self.tasks, claim_of(self.member, made), data
+            )
         except Malformed as error:
-            return Rejected(Check.SCHEMA, WHOLE, "malformed", "protocol 1", str(error)[:300])
+            return Rejected(Check.SCHEMA, WHOLE_FILE, "malformed", "protocol 1", str(error)[:300])
         return await asyncio.to_thread(cheap, subject)
 
     async def deep(self, submission: Submission, leaves: Iterable[int]) -> Verdict:
@@ -120,6 +128,7 @@ class Auditor:
             await self._load(submission.made.version)
         except NotFound as error:
             return Undecided(str(error))
+        self.judged[submission.made.commitment] = tuple(wanted)
         rows = [subject.rollouts[leaf] for leaf in wanted]
         started = self.member.clock.monotonic()
         replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, _silent)
@@ -128,6 +137,18 @@ class Auditor:
               seconds=self.member.clock.monotonic() - started, verdict=type(verdict).__name__,
               **_figures(verdict))  # fmt: skip
         return verdict
+
+    def evidence(self, submission: Submission, rejected: Rejected, engine: str) -> bytes:
+        """Canonical JSON with which anyone can look at a rejection again. Blocking."""
+        made, spec = submission.made, self.member.spec
+        block = self.member.record.beacon_block(made.version, made.node, made.slot) or 0
+        versions = Versions(spec.model.manifest_root, engine, metadata.version("intellect-node"))
+        data = self.intake.store.get(made.commitment)
+        if data is None:
+            return Evidence(claim_of(self.member, made), block, spec.slot.rows, (), rejected, versions).encode()
+        preimages = split_file(data, self.intake.max_file_bytes)
+        judged = self.judged.get(made.commitment, tuple(range(len(preimages))))
+        return gather(claim_of(self.member, made), rejected, preimages, judged, block, versions).encode()
 
     async def _load(self, version: Version) -> None:
         if self.loaded == version:

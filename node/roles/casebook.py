@@ -66,7 +66,8 @@ class Casebook:
             self._write(case)
 
     def _take(self, case: Case, messages: Iterable[SignedMessage]) -> bool:
-        return any([self._take_one(case, message) for message in messages])
+        taken = [self._take_one(case, message) for message in messages]
+        return any(taken)
 
     def _take_one(self, case: Case, signed: SignedMessage) -> bool:
         """Whether `signed` was new and is kept. A validator's first word of a kind stands."""

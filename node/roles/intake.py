@@ -36,10 +36,13 @@ class Intake:
         submission = self.member.record.submissions.get(commitment)
         if submission is None:
             raise NotYet("the chain has no such commitment here yet: send it again")
-        if await asyncio.to_thread(self.store.has, commitment):
+        if self.holds(commitment):
             return
         await asyncio.to_thread(require_root, data, submission.made.root, self.max_file_bytes)
         await asyncio.to_thread(self.store.put, commitment, data)
+
+    def holds(self, commitment: Digest) -> bool:
+        return self.store.path(commitment).exists()
 
     async def get(self, commitment: Digest) -> bytes:
         """Raises: NotFound."""

@@ -13,9 +13,9 @@ from node.clock import Clock
 from node.config import Settings, StateFolder
 from node.errors import NotFound
 from node.log import event, warn
-from node.models.digests import require_model
 from node.peers.client import PeerClient
 from node.record import Record
+from node.roles.base_model import require_model
 from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.store import CheckpointStore

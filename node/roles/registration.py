@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Address, Ledger, Run
+from ledger.base import Address, Ledger, Run, RunParams
 from ledger.errors import Reverted
 from ledger.messages import Domain, NodeAuthorization
 from ledger.messages import sign as sign_message
@@ -17,6 +17,11 @@ from node.log import event
 AUTHORIZATION_SECONDS = 3600
 GAS_FLOOR_WEI = 2 * 10**16  # below this a node key is topped up: thousands of submissions on an OP-stack chain
 GAS_TOP_UP_WEI = 5 * 10**16
+
+
+def stake_per_node(params: RunParams) -> int:
+    """Base units that must back a node so that it can have `max_open` submissions open."""
+    return params.max_open * (params.penalty + params.submission_bond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,6 @@ class Registration:
     @property
     def node(self) -> Address:
         return Address(self.node_key.address)
-
-    def stake_needed(self) -> int:
-        """What must back the node so that it can have `max_open` submissions open."""
-        params = self.run.params
-        return params.max_open * (params.penalty + params.submission_bond)
 
     async def ensure(self) -> None:
         """Leaves the node authorised, backed and with gas.
@@ -62,7 +62,7 @@ class Registration:
 
     async def _back(self) -> None:
         held = await self.provider.allocation(self.run.id, self.node)
-        missing = self.stake_needed() - held.amount
+        missing = stake_per_node(self.run.params) - held.amount
         if missing <= 0:
             return
         free = await self.provider.free_stake(self.provider.account)
@@ -70,7 +70,7 @@ class Registration:
             await self._tokens(missing - free)
             await self.provider.stake(missing - free)
         await self.provider.allocate(self.run.id, self.node, missing)
-        event("stake allocated", node=self.node, amount=missing, total=self.stake_needed())
+        event("stake allocated", node=self.node, amount=missing, total=stake_per_node(self.run.params))
 
     async def _tokens(self, amount: int) -> None:
         """Sees to it that the provider has `amount` tokens, from the test network's faucet if need be."""
@@ -91,8 +91,8 @@ class Registration:
             return
         if await self.provider.native_balance(self.provider.account) < 2 * GAS_TOP_UP_WEI:
             raise ConfigError(
-                f"{self.provider.account} cannot pay gas for its node: send it at least {2 * GAS_TOP_UP_WEI / 1e18} ETH "
-                "of the test network"
+                f"{self.provider.account} cannot pay gas for its node: send it at least "
+                f"{2 * GAS_TOP_UP_WEI / 1e18} ETH of the test network"
             )
         await self.provider.transfer_native(self.node, GAS_TOP_UP_WEI)
         event("node given gas", node=self.node, wei=GAS_TOP_UP_WEI)

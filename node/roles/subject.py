@@ -1,35 +1,36 @@
-"""From a commitment on chain and a file's bytes to what the checks are given."""
-
-from dataclasses import dataclass
+"""From a commitment and a file's bytes to what the checks are given."""
 
 from ledger.base import Address, Digest, Submitted, Version
-from node.checks.base import Subject
+from node.checks.subject import Claim, Subject
 from node.errors import NotFound
 from node.roles.member import Member
 from node.rollouts.file import decode_file
 from node.tasks.taskset import Taskset
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """What a commitment binds, before or after it is on chain."""
-
-    node: Address
-    version: Version
-    slot: int
-    root: Digest
-    units: int
-    beacon: Digest
-
-
-def decoded_subject(member: Member, tasks: Taskset, made: Submitted | Claimed, data: bytes) -> Subject:
-    """Raises: Malformed: `data` does not parse. NotFound: the version is not published."""
-    manifest_root = member.record.root(made.version)
+def claim(
+    member: Member, node: Address, version: Version, slot: int, root: Digest, units: int, beacon: Digest
+) -> Claim:
+    """Everything that a commitment in this run binds. Raises: NotFound: the version is not published."""
+    manifest_root = member.record.root(version)
     if manifest_root is None:
-        raise NotFound(f"version {made.version} is not published")
+        raise NotFound(f"version {version} is not published")
+    ledger, run = member.ledger, member.run
+    return Claim(
+        ledger.chain_id, ledger.coordinator, run.id, run.spec_digest, manifest_root, node, version, slot, root, units,
+        beacon,
+    )  # fmt: skip
+
+
+def claim_of(member: Member, made: Submitted) -> Claim:
+    """The claim that stands on chain."""
+    return claim(member, made.node, made.version, made.slot, made.root, made.units, made.beacon)
+
+
+def decoded_subject(member: Member, tasks: Taskset, what: Claim, data: bytes) -> Subject:
+    """Raises: Malformed: `data` does not parse."""
     return Subject(
-        spec=member.spec, chain_id=member.ledger.chain_id, contract=member.ledger.coordinator, run=member.run.id,
-        spec_digest=member.run.spec_digest, manifest_root=manifest_root, node=made.node, version=made.version,
-        slot=made.slot, root=made.root, units=made.units, beacon=made.beacon,
-        rollouts=decode_file(data, member.spec), tasks=tasks,
+        spec=member.spec, chain_id=what.chain_id, contract=what.contract, run=what.run, spec_digest=what.spec_digest,
+        manifest_root=what.manifest_root, node=what.node, version=what.version, slot=what.slot, root=what.root,
+        units=what.units, beacon=what.beacon, rollouts=decode_file(data, member.spec), tasks=tasks,
     )  # fmt: skip

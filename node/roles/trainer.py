@@ -1,7 +1,7 @@
 """The trainer: turns accepted rollouts into the next version, publishes it, and is the origin of the weights.
 
-A step is on disk, with the groups that it used up, before its version is on chain: killed anywhere, training goes on from
-the step that it had, and no group is used twice.
+A step is on disk, with the groups that it used up, before its version is on chain: killed anywhere, training goes on
+from the step that it had, and no group is used twice.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from node.roles.member import Member
 from node.rollouts.assignment import assign
 from node.rollouts.file import decode_file
 from node.tasks.taskset import Taskset
-from node.training.batch import TrainingGroup, select
+from node.training.batch import BatchRule, TrainingGroup
 from node.training.step import Learner, StepReport
 
 HANDOVER_SECONDS = 60.0  # for relays to take the last version before the origin goes
@@ -30,14 +30,14 @@ HANDOVER_SECONDS = 60.0  # for relays to take the last version before the origin
 
 @dataclass(slots=True)
 class Trainer:
-    """The run's trainer key. `base` is the untouched model, version 0; `batch_rollouts` is what one step takes."""
+    """The run's trainer key. `base` is the untouched model, version 0; `rule` says what one step takes."""
 
     member: Member
     learner: Learner
     tasks: Taskset
     intake: Intake
     base: Path
-    batch_rollouts: int
+    rule: BatchRule
     accepted: dict[Digest, tuple[TrainingGroup, ...]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -46,7 +46,7 @@ class Trainer:
         Raises: ConfigError: the chain has versions that this trainer's state does not know.
         """
         await self._catch_up()
-        while self.learner.steps < self.member.spec.max_steps:
+        while self.learner.version < self.member.spec.max_steps:
             await self.member.sync()
             await self._accept()
             if not await self._step():
@@ -58,14 +58,14 @@ class Trainer:
         while await self.member.sync():
             pass
         latest = self.member.record.latest
-        if latest is not None and latest > self.learner.steps:
+        if latest is not None and latest > self.learner.version:
             raise ConfigError(
-                f"the chain has version {latest}, the training state here is at step {self.learner.steps}: this is not "
-                "the machine, or not the folder, that trained on. Point --home at the right one."
+                f"the chain has version {latest}, the training state here is at step {self.learner.version}: this is "
+                "not the machine, or not the folder, that trained on. Point --home at the right one."
             )
         if latest is None:
             await self._publish(Version(0), self.base)
-        if self.learner.steps and (latest or 0) < self.learner.steps:
+        if self.learner.version and (latest or 0) < self.learner.version:
             await self._publish_step()
 
     # --- What may be trained on
@@ -76,14 +76,14 @@ class Trainer:
             commitment = submission.made.commitment
             if commitment in self.accepted or not self._usable(submission):
                 continue
-            if not self.intake.store.path(commitment).exists() or not await self._signed(submission):
+            if not self.intake.holds(commitment) or not await self._signed(submission):
                 continue
             self.accepted[commitment] = await self._groups(submission)
             event("accepted", version=submission.made.version, slot=submission.made.slot, commitment=commitment)
 
     def _usable(self, submission: Submission) -> bool:
         """Not found faulty, and not too old for the next step."""
-        oldest = self.learner.steps - self.member.spec.async_level
+        oldest = self.learner.version - self.member.spec.async_level
         return submission.state in {State.SUBMITTED, State.SETTLED} and submission.made.version >= oldest
 
     async def _signed(self, submission: Submission) -> bool:
@@ -142,11 +142,8 @@ class Trainer:
     async def _step(self) -> bool:
         """One optimiser step, where enough has been accepted; whether there was one."""
         groups = [group for groups in self.accepted.values() for group in groups]
-        batch = select(
-            groups, self.learner.consumed, step=self.learner.steps + 1, async_level=self.member.spec.async_level,
-            rollouts=self.batch_rollouts, max_provider_share=self.member.spec.max_provider_share,
-        )  # fmt: skip
-        if batch is None:
+        batch = self.rule.select(groups, self.learner.consumed, Version(self.learner.version + 1))
+        if sum(len(group.rollouts) for group in batch) < self.rule.rollouts:
             return False
         started = self.member.clock.monotonic()
         report = await asyncio.to_thread(self.learner.step, batch, _silent)
@@ -156,17 +153,16 @@ class Trainer:
 
     def _log(self, report: StepReport, batch: Sequence[TrainingGroup], seconds: float) -> None:
         versions = sorted({group.version for group in batch})
-        event("step", step=self.learner.steps, versions=versions, reward=report.mean_reward, loss=report.loss,
+        event("step", step=self.learner.version, versions=versions, reward=report.mean_reward, loss=report.loss,
               grad_norm=report.grad_norm, clip_share=report.clip_share, tokens=report.tokens,
               skipped=report.skipped, seconds=seconds)  # fmt: skip
 
     async def _publish_step(self) -> None:
         """Writes weights and state of the step that was made, then publishes."""
-        step = self.learner.steps
         folder = self.member.state.training / "export"
         await asyncio.to_thread(self.learner.export, folder)
         await asyncio.to_thread(self.learner.save_state, self.member.state.training / "states")
-        await self._publish(Version(step), folder)
+        await self._publish(self.learner.version, folder)
 
     async def _publish(self, version: Version, folder: Path) -> None:
         root = await asyncio.to_thread(self.member.checkpoints.add, folder)

@@ -83,15 +83,12 @@ class Validator:
         """Everything about a submission that needs no model."""
         commitment = submission.made.commitment
         case = self.casebook.case(commitment)
-        if not self._holds(commitment) and not await self._seek(submission):
+        if not self.intake.holds(commitment) and not await self._seek(submission):
             self._withheld(submission, case)
             return
         if self.member.account not in case.haves:
             await self._confirm(submission)
         await self._gather(commitment)
-
-    def _holds(self, commitment: Digest) -> bool:
-        return self.intake.store.path(commitment).exists()
 
     async def _seek(self, submission: Submission) -> bool:
         """Asks others for a file that was not handed over, now and then."""

@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hashing.assignment import commitment as commit
 from hashing.merkle import leaf_hash, root
-from ledger.base import Address, Digest, Ledger, Submitted, Version
+from ledger.base import Address, Digest, Ledger, Version
 from ledger.errors import (
     AlreadySubmitted,
     InsufficientStake,
@@ -26,6 +25,7 @@ from ledger.errors import (
     VersionNotOpen,
 )
 from node.checks.base import cheap
+from node.checks.subject import Claim
 from node.engines.base import Engine
 from node.errors import Malformed, NodeError, NotFound
 from node.log import event, warn
@@ -33,7 +33,8 @@ from node.roles.directory import file_receivers
 from node.roles.frauds import Honest, Workmanship
 from node.roles.intake import Intake
 from node.roles.member import Member
-from node.roles.subject import Claimed, decoded_subject
+from node.roles.subject import claim as claim_in
+from node.roles.subject import decoded_subject
 from node.rollouts.assignment import Assignment, assign, file_units
 from node.rollouts.file import decode_file, encode_file, split_file
 from node.rollouts.rollout import Rollout, Sample
@@ -79,10 +80,6 @@ class Worker:
                 await self.member.sync()
         await asyncio.gather(*self.pushes, return_exceptions=True)
         await claim(self.provider)
-
-    def _mine(self) -> list[Submitted]:
-        me = self.member.account
-        return [s.made for s in self.member.record.submissions.values() if s.made.node == me]
 
     def _open(self) -> int:
         return sum(s.made.node == self.member.account for s in self.member.record.open_submissions())
@@ -130,21 +127,19 @@ class Worker:
             if name in self.member.record.submissions:
                 continue
             data = self.intake.store.get(name)
-            if data is not None and self._commitment(assignment, data)[0] == name:
+            if data is not None and self._claim(assignment, data).commitment == name:
                 event("file found again", slot=assignment.slot, commitment=name)
                 return data
         return None
 
-    def _commitment(self, assignment: Assignment, data: bytes) -> tuple[Digest, Digest, int]:
-        """(commitment, root, units) of `data` under `assignment`."""
-        member, spec = self.member, self.member.spec
+    def _claim(self, assignment: Assignment, data: bytes) -> Claim:
+        """What committing to `data` under `assignment` binds."""
+        spec = self.member.spec
         file_root = Digest(root([leaf_hash(part) for part in split_file(data, self.intake.max_file_bytes)]))
         units = file_units(decode_file(data, spec), spec)
-        made = commit(
-            member.ledger.chain_id, member.ledger.coordinator, member.run.id, member.account,
-            assignment.version, assignment.slot, file_root, units, assignment.beacon,
-        )  # fmt: skip
-        return Digest(made), file_root, units
+        return claim_in(
+            self.member, self.member.account, assignment.version, assignment.slot, file_root, units, assignment.beacon
+        )
 
     async def _make(self, assignment: Assignment) -> bytes:
         await self._load(assignment.version)
@@ -180,27 +175,24 @@ class Worker:
         )  # fmt: skip
 
     async def _submit(self, assignment: Assignment, data: bytes) -> bool:
-        commitment, file_root, units = self._commitment(assignment, data)
+        what = await asyncio.to_thread(self._claim, assignment, data)
         if self.work.checks_itself:
-            self._require_sound(assignment, data, file_root, units)
-        await asyncio.to_thread(self.intake.store.put, commitment, data)
+            await asyncio.to_thread(self._require_sound, what, data)
+        await asyncio.to_thread(self.intake.store.put, what.commitment, data)
         try:
-            await self.member.ledger.submit(
-                self.member.run.id, assignment.version, assignment.slot, file_root, units, assignment.beacon
-            )
+            await self.member.ledger.submit(what.run, what.version, what.slot, what.root, what.units, what.beacon)
         except (*TRANSIENT, RunIsEnded, PotTooSmall, Unreachable, Unconfirmed) as error:
-            warn("not submitted, looking again", slot=assignment.slot, reason=error)
+            warn("not submitted, looking again", slot=what.slot, reason=error)
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:
             raise OutOfStake(_out_of_stake(self.member.account, error)) from error
-        event("submitted", version=assignment.version, slot=assignment.slot, commitment=commitment, units=units)
-        self._push(commitment, data)
+        event("submitted", version=what.version, slot=what.slot, commitment=what.commitment, units=what.units)
+        self._push(what.commitment, data)
         return True
 
-    def _require_sound(self, assignment: Assignment, data: bytes, file_root: Digest, units: int) -> None:
+    def _require_sound(self, what: Claim, data: bytes) -> None:
         """Raises: Malformed: the validators' own cheap checks would refuse this file."""
-        claimed = Claimed(self.member.account, assignment.version, assignment.slot, file_root, units, assignment.beacon)
-        verdict = cheap(decoded_subject(self.member, self.tasks, claimed, data))
+        verdict = cheap(decoded_subject(self.member, self.tasks, what, data))
         if isinstance(verdict, Rejected):
             raise Malformed(f"own rollouts fail check {verdict.check.name}, leaf {verdict.leaf}: {verdict.detail}")
 

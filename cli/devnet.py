@@ -1,0 +1,70 @@
+"""`intellect-node devnet`: the whole network on this machine."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.errors import FAILED, reported
+from cli.options import Json, run_async
+
+if TYPE_CHECKING:
+    from ledger.base import Ledger
+    from node.devnet.report import Report
+
+
+@reported
+def devnet(
+    model: Annotated[str, typer.Option("--model", help="smollm2 (a real model) or tiny (seconds).")] = "smollm2",
+    engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
+    workers: Annotated[int, typer.Option("--workers", help="Honest workers.", min=1)] = 2,
+    validators: Annotated[int, typer.Option("--validators", min=1, max=32)] = 2,
+    cheat: Annotated[
+        str, typer.Option("--cheat", help="Fraud of the cheater: other-model, edited-tokens, forged-reward, or none.")
+    ] = "other-model",
+    steps: Annotated[int, typer.Option("--steps", help="Optimiser steps.", min=1)] = 10,
+    samples: Annotated[int, typer.Option("--samples", help="Of each held-out prompt, before and after.", min=0)] = 4,
+    seconds: Annotated[float, typer.Option("--seconds", help="Most time that the run may take.")] = 1500.0,
+    folder: Annotated[Path | None, typer.Option("--folder", help="Keep all files and logs here.")] = None,
+    json: Json = False,
+) -> None:
+    """Run the whole network here, on a local chain: real roles, a cheater, and a table of what happened."""
+    from node.devnet.network import Show, play
+    from node.roles.frauds import workmanship
+
+    fraud = None if cheat == "none" else cheat
+    workmanship(fraud)
+    place = folder or Path(tempfile.mkdtemp(prefix="intellect-node-devnet-"))
+    place.mkdir(parents=True, exist_ok=True)
+    show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)
+    found = run_async(play(show, _connect, lambda line: typer.echo(line, err=json)))
+    _print(found, json)
+    if found.failures:
+        typer.echo(f"error: not as it should be; the logs are in {place / 'logs'}", err=True)
+        raise typer.Exit(FAILED)
+    if folder is None:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+async def _connect(rpc_url: str, deployment: Path) -> "Ledger":
+    from ledger.connection import open_ledger
+
+    return await open_ledger([rpc_url], deployment, None, None)
+
+
+def _print(found: "Report", as_json: bool) -> None:
+    import dataclasses
+    import json
+
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(found), indent=2))
+        return
+    from cli.tables import closing
+
+    closing(found)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(devnet)

@@ -1,0 +1,38 @@
+"""`intellect-node`: one program for contributors, validators, trainers, relays, and local test networks."""
+
+import sys
+import traceback
+
+import typer
+
+from cli import devnet, queries, roles, runs, wallet
+from cli.errors import BUG
+
+app = typer.Typer(
+    name="intellect-node",
+    help="Bring a machine to a reinforcement-learning run of a language model; nobody can cheat it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+roles.register(app)
+devnet.register(app)
+app.command()(runs.deploy)
+app.add_typer(wallet.app, name="wallet")
+app.add_typer(runs.app, name="run")
+queries.register(app)
+
+
+def main() -> None:
+    """Runs the command line. A bug is said to be one, with exit code 70."""
+    try:
+        app()
+    except Exception as error:  # the outermost place: whatever gets here is a bug of ours
+        traceback.print_exc()
+        typer.echo(
+            f"error: this is a bug in intellect-node ({type(error).__name__}): please report the lines above. "
+            "Nothing on disk or on chain was lost; running the same command again goes on from there.",
+            err=True,
+        )
+        sys.exit(BUG)

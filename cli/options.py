@@ -1,0 +1,110 @@
+"""Options that many commands share, and what they amount to."""
+
+import json
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+    from ledger.base import Ledger
+    from node.config import Home
+
+PASSWORD_VARIABLE = "INTELLECT_NODE_PASSWORD"
+RPC_VARIABLE = "INTELLECT_NODE_RPC"
+BASE_SEPOLIA_RPC = "https://sepolia.base.org"
+
+T = TypeVar("T")
+
+Wallet = Annotated[str, typer.Option("--wallet", "-w", help="Keystore: a name in the wallet folder, or a path.")]
+Rpc = Annotated[
+    list[str] | None,
+    typer.Option("--rpc", envvar=RPC_VARIABLE, help="RPC endpoint; repeat it for fallbacks."),
+]
+DeploymentFile = Annotated[
+    Path | None, typer.Option("--deployment", envvar="INTELLECT_NODE_DEPLOYMENT", help="Contracts' addresses, as JSON.")
+]
+RunId = Annotated[int, typer.Option("--run", help="Number of the run.")]
+HomeFolder = Annotated[
+    Path | None, typer.Option("--home", help="Where this program keeps its files.", envvar="INTELLECT_NODE_HOME")
+]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option("--password-file", help=f"File with the password (else ${PASSWORD_VARIABLE}, else a prompt)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def home_of(folder: Path | None) -> "Home":
+    from node.config import Home
+
+    return Home(folder) if folder else Home.default()
+
+
+def password(file: Path | None, confirm: bool = False) -> str:
+    """From `file`, the environment, or a prompt, in this order."""
+    from node.errors import ConfigError
+
+    if file is not None:
+        try:
+            return file.read_text().rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"password file {file} cannot be read: {error}") from error
+    if PASSWORD_VARIABLE in os.environ:
+        return os.environ[PASSWORD_VARIABLE]
+    answer: str = typer.prompt("Password of the wallet", hide_input=True, confirmation_prompt=confirm, err=True)
+    return answer
+
+
+def unlock(wallet: str, home: "Home", password_file: Path | None) -> "LocalAccount":
+    from ledger import keys
+
+    return keys.unlock(keys.resolve(wallet, home.wallets), password(password_file))
+
+
+async def connect(
+    rpc: list[str] | None, deployment: Path | None, home: "Home", account: "LocalAccount | None" = None
+) -> "Ledger":
+    """The chain, as `account` sees it: the deployment's file, or the one that ships for the chain."""
+    from ledger.connection import open_ledger
+
+    return await open_ledger(rpc or [BASE_SEPOLIA_RPC], deployment, account, home.journal)
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def show(value: Any, as_json: bool) -> None:
+    """Prints a result: JSON, or one `name  value` line per field (tables for lists of records)."""
+    if as_json:
+        typer.echo(json.dumps(value, indent=2))
+    elif isinstance(value, list):
+        _table(value)
+    else:
+        width = max((len(key) for key in value), default=0)
+        for key, field in value.items():
+            typer.echo(f"{key:<{width}}  {_text(field)}")
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        typer.echo("nothing")
+        return
+    columns = list(rows[0])
+    cells = [columns, *([_text(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    for line in cells:
+        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(item) for item in value) or "none"
+    return "none" if value is None else str(value)

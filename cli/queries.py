@@ -1,0 +1,309 @@
+"""Commands that ask: status, rewards, rollouts, checkpoints, paths; and the small ones beside them."""
+
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from cli.errors import FAILED, OK, reported
+from cli.options import (
+    DeploymentFile,
+    HomeFolder,
+    Json,
+    PasswordFile,
+    Rpc,
+    RunId,
+    Wallet,
+    connect,
+    home_of,
+    run_async,
+    unlock,
+)
+from cli.options import show as show_result
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+    from ledger.base import Ledger
+    from node.config import Home
+
+T = TypeVar("T")
+
+rewards = typer.Typer(help="See and claim what was earned.", no_args_is_help=True)
+rollouts = typer.Typer(help="Look into rollout files.", no_args_is_help=True)
+checkpoints = typer.Typer(help="List and export versions of the weights.", no_args_is_help=True)
+
+AllowPrivate = Annotated[bool, typer.Option("--allow-private", help="Peers may have private addresses.")]
+RolloutFile = Annotated[Path, typer.Argument(help="A rollout file, as a worker or validator keeps it.")]
+
+
+def _asked(
+    rpc: list[str] | None,
+    deployment: Path | None,
+    home: "Home",
+    question: "Callable[[Ledger], Awaitable[T]]",
+    account: "LocalAccount | None" = None,
+) -> T:
+    """The answer to `question` put to the chain."""
+
+    async def work() -> T:
+        ledger = await connect(rpc, deployment, home, account)
+        try:
+            return await question(ledger)
+        finally:
+            await ledger.close()
+
+    return run_async(work())
+
+
+@reported
+def status(
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Show a wallet's stake, rewards and submissions in a run, each with its state and the reason for it."""
+    from ledger import keys
+    from node.queries import status as ask
+
+    place = home_of(home)
+    path = keys.resolve(wallet, place.wallets)
+    node_path = keys.node_key_path(path)
+    node = keys.address(node_path) if node_path.exists() else None
+    found = _asked(rpc, deployment, place, lambda ledger: ask(ledger, run, keys.address(path), node))
+    if json:
+        show_result(found, True)
+        return
+    submissions = found.pop("submissions", [])
+    show_result(found, False)
+    typer.echo("")
+    show_result(submissions, False)
+
+
+@rewards.command()
+@reported
+def show(
+    wallet: Wallet,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Show settled rewards that were not claimed yet, in base units."""
+    from ledger import keys
+
+    place = home_of(home)
+    provider = keys.address(keys.resolve(wallet, place.wallets))
+    amount = _asked(rpc, deployment, place, lambda ledger: ledger.rewards(provider))
+    show_result({"provider": provider, "rewards": str(amount)}, json)
+
+
+@rewards.command()
+@reported
+def claim(
+    wallet: Wallet,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Claim settled rewards to the wallet."""
+    from node.roles.worker import claim as claim_rewards
+
+    place = home_of(home)
+    account = unlock(wallet, place, password_file)
+    amount = _asked(rpc, deployment, place, claim_rewards, account)
+    show_result({"provider": account.address, "claimed": str(amount)}, json)
+
+
+@reported
+def faucet(
+    wallet: Wallet,
+    amount: Annotated[int, typer.Option("--amount", help="Whole test tokens.", min=1)] = 1000,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Take test tokens from the stake token's faucet (test networks only)."""
+    place = home_of(home)
+    account = unlock(wallet, place, password_file)
+
+    async def work(ledger: "Ledger") -> int:
+        await ledger.faucet(amount * 10**18)
+        return await ledger.token_balance(ledger.account)
+
+    balance = _asked(rpc, deployment, place, work, account)
+    show_result({"address": account.address, "tokens": str(balance)}, json)
+
+
+@rollouts.command(name="show")
+@reported
+def show_rollouts(
+    file: RolloutFile,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Show the rollouts in a file: lengths, reward, how each ended."""
+    from node.queries import read_record, read_rollouts
+
+    spec, _ = _asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
+    rows = [
+        {
+            "group": rollout.group,
+            "index": rollout.index,
+            "prompt_tokens": len(rollout.prompt_ids),
+            "output_tokens": len(rollout.output_ids),
+            "reward": rollout.reward,
+            "finish": "eos" if rollout.finish == 0 else "length",
+        }
+        for rollout in read_rollouts(spec, file)
+    ]
+    show_result(rows, json)
+
+
+@rollouts.command()
+@reported
+def export(
+    file: RolloutFile,
+    out: Annotated[Path, typer.Argument(help="Parquet file to write.")],
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Export a rollout file as Parquet."""
+    from node.queries import export_rollouts, read_record
+
+    spec, record = _asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
+    rows = export_rollouts(spec, record, file, out)
+    show_result({"file": str(out), "rows": rows}, json)
+
+
+@checkpoints.command(name="list")
+@reported
+def list_checkpoints(
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """List the published versions."""
+    from node.queries import read_record
+
+    _, record = _asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
+    rows = [
+        {"version": c.version, "root": c.manifest_root.hex(), "block": c.block.number, "time": c.block.time}
+        for c in record.checkpoints
+    ]
+    show_result(rows, json)
+
+
+@checkpoints.command(name="export")
+@reported
+def export_checkpoint(
+    version: Annotated[int, typer.Argument(help="Version to fetch.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write; transformers loads it.")],
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    allow_private: AllowPrivate = False,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Export a version as a folder that transformers loads."""
+    from node.queries import export_checkpoint as fetch
+
+    place = home_of(home)
+
+    def say(line: str) -> None:
+        typer.echo(line, err=True)
+
+    _asked(rpc, deployment, place, lambda ledger: fetch(ledger, run, version, folder, place, allow_private, say))
+    show_result({"version": version, "folder": str(folder)}, json)
+
+
+@reported
+def verify(
+    file: Annotated[Path, typer.Argument(help="Evidence file that a validator wrote.")],
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    allow_private: AllowPrivate = False,
+    threads: Annotated[int | None, typer.Option("--threads", min=1)] = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Replay a validator's evidence: exit code 0 if the fault is there, 1 if it is not."""
+    from node.replay import verify_evidence
+
+    place = home_of(home)
+
+    def say(line: str) -> None:
+        typer.echo(line, err=True)
+
+    result = _asked(
+        rpc, deployment, place, lambda ledger: verify_evidence(ledger, file, place, allow_private, threads, say)
+    )
+    show_result(result, json)
+    raise typer.Exit(OK if result["confirmed"] else FAILED)
+
+
+@reported
+def paths(home: HomeFolder = None, json: Json = False) -> None:
+    """Show where this program keeps its files."""
+    from node.models.cache import default_cache
+
+    place = home_of(home)
+    show_result(
+        {
+            "home": str(place.folder),
+            "wallets": str(place.wallets),
+            "runs": str(place.folder / "runs"),
+            "journals": str(place.folder / "journals"),
+            "models": str(default_cache()),
+        },
+        json,
+    )
+
+
+@reported
+def purge(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="The cached models too.")] = False,
+    home: HomeFolder = None,
+) -> None:
+    """Delete the files of finished and abandoned runs: weights, rollouts, evidence. Wallets and journals stay."""
+    from node.models.cache import default_cache
+
+    place = home_of(home)
+    doomed = [place.folder / "runs", place.folder / "exports", *([default_cache()] if models else [])]
+    doomed = [folder for folder in doomed if folder.exists()]
+    if not doomed:
+        typer.echo("nothing to delete")
+        return
+    for folder in doomed:
+        typer.echo(str(folder))
+    if not yes:
+        typer.confirm("Delete these folders?", abort=True)
+    for folder in doomed:
+        shutil.rmtree(folder)
+
+
+def register(app: typer.Typer) -> None:
+    for command in (status, faucet, verify, paths, purge):
+        app.command()(command)
+    app.add_typer(rewards, name="rewards")
+    app.add_typer(rollouts, name="rollouts")
+    app.add_typer(checkpoints, name="checkpoints")

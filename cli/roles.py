@@ -1,0 +1,182 @@
+"""`intellect-node join`, `validate`, `train`, `relay`: taking part in a run."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.errors import FAILED, reported
+from cli.options import DeploymentFile, HomeFolder, PasswordFile, Rpc, RunId, Wallet, connect, home_of, password
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+    from ledger.base import Ledger
+    from node.config import Home, Settings
+
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
+Advertise = Annotated[str | None, typer.Option("--advertise", help="URL under which other nodes reach this one.")]
+AllowPrivate = Annotated[
+    bool, typer.Option("--allow-private", help="Let peers have private and loopback addresses (local networks only).")
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1)]
+EngineName = Annotated[str, typer.Option("--engine", help="What runs the model: transformers.")]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")]
+Model = Annotated[str, typer.Option("--model", help="The run's base model: smollm2, tiny, a folder, or a hub name.")]
+
+
+@reported
+def join(
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    host: Host = "0.0.0.0",
+    port: Port = 0,
+    advertise: Advertise = None,
+    allow_private: AllowPrivate = False,
+    engine: EngineName = "transformers",
+    threads: Threads = None,
+    cheat: Annotated[str | None, typer.Option("--cheat", hidden=True)] = None,
+    log_json: LogJson = False,
+) -> None:
+    """Contribute: register, fetch weights, make rollouts with proofs, submit, get paid."""
+    from ledger import keys
+    from node.runtime import EngineChoice, run_worker
+
+    place = home_of(home)
+    secret = password(password_file)
+    path = keys.resolve(wallet, place.wallets)
+    provider = keys.unlock(path, secret)
+    node = _node_key(path, secret)
+    settings = _settings(place, run, host, port, advertise, allow_private, threads)
+    work = run_worker(
+        settings, _connector(rpc, deployment, place), provider, node, EngineChoice(engine, threads), cheat
+    )
+    _run("worker", work, log_json)
+
+
+@reported
+def validate(
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    host: Host = "0.0.0.0",
+    port: Port = 0,
+    advertise: Advertise = None,
+    allow_private: AllowPrivate = False,
+    engine: EngineName = "transformers",
+    threads: Threads = None,
+    log_json: LogJson = False,
+) -> None:
+    """Validate: hold every file, audit what is drawn, have cheaters slashed."""
+    from node.runtime import EngineChoice, run_validator
+
+    place, account = _account(home, wallet, password_file)
+    settings = _settings(place, run, host, port, advertise, allow_private, threads)
+    work = run_validator(settings, _connector(rpc, deployment, place), account, EngineChoice(engine, threads))
+    _run("validator", work, log_json)
+
+
+@reported
+def train(
+    wallet: Wallet,
+    run: RunId,
+    model: Model,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    host: Host = "0.0.0.0",
+    port: Port = 0,
+    advertise: Advertise = None,
+    allow_private: AllowPrivate = False,
+    threads: Threads = None,
+    batch: Annotated[int, typer.Option("--batch", help="Rollouts that one optimiser step takes.", min=1)] = 32,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.", min=0)] = 3e-5,
+    log_json: LogJson = False,
+) -> None:
+    """Train: turn accepted rollouts into the next version, publish it, serve the weights."""
+    from node.models.resolve import resolve
+    from node.runtime import Training, run_trainer
+    from node.training.hyper import Hyper
+
+    place, account = _account(home, wallet, password_file)
+    base = resolve(model, lambda line: typer.echo(line, err=True))
+    settings = _settings(place, run, host, port, advertise, allow_private, threads)
+    training = Training(base, batch, Hyper(learning_rate=learning_rate))
+    _run("trainer", run_trainer(settings, _connector(rpc, deployment, place), account, training), log_json)
+
+
+@reported
+def relay(
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    host: Host = "0.0.0.0",
+    port: Port = 0,
+    advertise: Advertise = None,
+    allow_private: AllowPrivate = False,
+    log_json: LogJson = False,
+) -> None:
+    """Relay: hold the newest versions of the weights and serve them, until stopped."""
+    from node.runtime import run_relay
+
+    place, account = _account(home, wallet, password_file)
+    settings = _settings(place, run, host, port, advertise, allow_private, None)
+    _run("relay", run_relay(settings, _connector(rpc, deployment, place), account), log_json)
+
+
+def register(app: typer.Typer) -> None:
+    for command in (join, validate, train, relay):
+        app.command()(command)
+
+
+def _account(home: Path | None, wallet: str, password_file: Path | None) -> "tuple[Home, LocalAccount]":
+    from cli.options import unlock
+
+    place = home_of(home)
+    return place, unlock(wallet, place, password_file)
+
+
+def _node_key(wallet: Path, secret: str) -> "LocalAccount":
+    """The node key beside the provider's wallet, made when there is none."""
+    from ledger import keys
+
+    path = keys.node_key_path(wallet)
+    if not path.exists():
+        keys.create(path, secret)
+    return keys.unlock(path, secret)
+
+
+def _settings(
+    home: "Home", run: int, host: str, port: int, advertise: str | None, allow_private: bool, threads: int | None
+) -> "Settings":
+    from node.config import Settings
+
+    return Settings(home, run, host, port, advertise, allow_private, threads)
+
+
+def _connector(
+    rpc: list[str] | None, deployment: Path | None, home: "Home"
+) -> "Callable[[LocalAccount], Awaitable[Ledger]]":
+    return lambda account: connect(rpc, deployment, home, account)
+
+
+def _run(role: str, work: Coroutine[None, None, None], log_json: bool) -> None:
+    from node.log import configure
+    from node.runtime import run_until_stopped
+
+    configure(role, json_lines=log_json)
+    if not run_until_stopped(work):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,157 @@
+"""`intellect-node deploy` and `intellect-node run`: contracts, and runs on them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.errors import reported
+from cli.options import (
+    RPC_VARIABLE,
+    DeploymentFile,
+    HomeFolder,
+    Json,
+    PasswordFile,
+    Rpc,
+    RunId,
+    Wallet,
+    connect,
+    home_of,
+    run_async,
+    unlock,
+)
+from cli.options import show as show_result
+
+app = typer.Typer(help="Create and look at runs.", no_args_is_help=True)
+
+
+@reported
+def deploy(
+    wallet: Wallet,
+    rpc: Annotated[str, typer.Option("--rpc", envvar=RPC_VARIABLE, help="RPC endpoint of the chain.")],
+    out: Annotated[Path, typer.Option("--out", help="Where to write the deployment file.")],
+    unbonding: Annotated[
+        int, typer.Option("--unbonding", help="Seconds that stake takes to be free; longer than any run's windows.")
+    ] = 14 * 86_400,
+    faucet_cap: Annotated[
+        int, typer.Option("--faucet-cap", help="Whole test tokens that one call of the faucet gives at most.")
+    ] = 1_000_000,
+    faucet_cooldown: Annotated[int, typer.Option("--faucet-cooldown", help="Seconds between two calls.")] = 0,
+    confirmations: Annotated[int, typer.Option("--confirmations", help="Blocks to wait before one counts.")] = 0,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Deploy the contracts to a chain that has none, and write the file that every other command takes."""
+    from dataclasses import asdict
+
+    from ledger.deploy import deploy as deploy_contracts
+
+    account = unlock(wallet, home_of(home), password_file)
+    made = run_async(
+        deploy_contracts(
+            rpc, account, unbonding, faucet_cap=faucet_cap * 10**18, faucet_cooldown_seconds=faucet_cooldown,
+            confirmations=confirmations,
+        )
+    )  # fmt: skip
+    made.save(out)
+    show_result({**asdict(made), "file": str(out)}, json)
+
+
+@app.command()
+@reported
+def create(
+    wallet: Wallet,
+    trainer: Annotated[str, typer.Option("--trainer", help="Address of the trainer's key.")],
+    validator: Annotated[list[str], typer.Option("--validator", help="Address of a validator; repeat it.")],
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    model: Annotated[str, typer.Option("--model", help="Preset and base model: smollm2 or tiny.")] = "smollm2",
+    name: Annotated[str, typer.Option("--name", help="Of the run.")] = "arithmetic",
+    relay: Annotated[list[str] | None, typer.Option("--relay", help="Address of an approved relay; repeat it.")] = None,
+    quorum: Annotated[int | None, typer.Option("--quorum", help="Signatures that decide; default 2/3 + 1.")] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Optimiser steps until the run ends.", min=1)] = 10,
+    pace: Annotated[str, typer.Option("--pace", help="Windows: local (seconds) or testnet (days).")] = "testnet",
+    audit_leaves: Annotated[
+        int | None, typer.Option("--audit-leaves", help="Rollouts audited per submission; default all.", min=1)
+    ] = None,
+    max_provider_share: Annotated[
+        float, typer.Option("--max-provider-share", help="Most of a training batch that one provider gives.")
+    ] = 1.0,
+    pot: Annotated[int | None, typer.Option("--pot", help="Whole tokens that pay for the work.")] = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Create and fund a run from a preset and its base model."""
+    from ledger.base import Address
+    from node.launch import Plan, build_spec, create_run, default_pot
+    from node.models.resolve import resolve
+
+    place = home_of(home)
+    account = unlock(wallet, place, password_file)
+    base = resolve(model, lambda line: typer.echo(line, err=True))
+    plan = Plan(name, pace, steps, audit_leaves, max_provider_share=max_provider_share)
+    spec = build_spec(model, base, plan)
+    funds = default_pot(spec) if pot is None else pot * 10**18
+
+    async def work() -> int:
+        ledger = await connect(rpc, deployment, place, account)
+        try:
+            return await create_run(
+                ledger, spec, Address(trainer), [Address(who) for who in validator], quorum,
+                [Address(who) for who in relay or ()], funds,
+            )  # fmt: skip
+        finally:
+            await ledger.close()
+
+    run = run_async(work())
+    show_result({"run": run, "spec": spec.digest.hex(), "pot": str(funds), "penalty": spec.economics.penalty}, json)
+
+
+@app.command()
+@reported
+def approve(
+    relay: Annotated[str, typer.Argument(help="Address of the relay.")],
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+) -> None:
+    """Approve a relay of a run. Owner only."""
+    from ledger.base import Address
+    from ledger.base import RunId as Number
+
+    place = home_of(home)
+    account = unlock(wallet, place, password_file)
+
+    async def work() -> None:
+        ledger = await connect(rpc, deployment, place, account)
+        try:
+            await ledger.set_relay(Number(run), Address(relay), not revoke)
+        finally:
+            await ledger.close()
+
+    run_async(work())
+    show_result({"relay": relay, "approved": not revoke}, False)
+
+
+@app.command()
+@reported
+def show(
+    run: RunId, rpc: Rpc = None, deployment: DeploymentFile = None, home: HomeFolder = None, json: Json = False
+) -> None:
+    """Show a run: its terms, and how far it is."""
+    from node.queries import run_summary
+
+    async def work() -> dict[str, object]:
+        ledger = await connect(rpc, deployment, home_of(home))
+        try:
+            return await run_summary(ledger, run)
+        finally:
+            await ledger.close()
+
+    show_result(run_async(work()), json)

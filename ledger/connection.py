@@ -1,0 +1,46 @@
+"""From an RPC URL to a ledger: which contracts, which chain, which key."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from eth_account.signers.local import LocalAccount
+
+from ledger.deployment import Deployment, for_chain
+from ledger.errors import NotDeployed
+from ledger.evm import EvmLedger
+from ledger.rpc import Rpc
+from ledger.wire import quantity
+
+JournalPath = Callable[[int, str, str], Path]  # (chain id, coordinator, account)
+
+
+async def open_ledger(
+    rpc_urls: Sequence[str], file: Path | None, account: LocalAccount | None, journal: JournalPath | None
+) -> EvmLedger:
+    """The contracts of `file`, or those that ship for the endpoint's chain, as `account` sees them.
+
+    Raises:
+        Unreachable, WrongChain.
+        NotDeployed: no deployment is known for the chain, or its contracts are not there.
+    """
+    deployment = Deployment.load(file) if file else await _shipped(rpc_urls)
+    where = None
+    if account is not None and journal is not None:
+        where = journal(deployment.chain_id, deployment.coordinator, account.address)
+        where.parent.mkdir(parents=True, exist_ok=True)
+    return await EvmLedger.connect(rpc_urls, deployment, account, where)
+
+
+async def _shipped(rpc_urls: Sequence[str]) -> Deployment:
+    rpc = Rpc(rpc_urls, None)
+    try:
+        chain_id = await rpc.ask("eth_chainId", [], lambda answer: quantity(answer, 63))
+    finally:
+        await rpc.close()
+    found = for_chain(chain_id)
+    if found is None:
+        raise NotDeployed(
+            f"no contracts are known on chain {chain_id}: name the run's deployment file with --deployment FILE, or "
+            "deploy new contracts with `intellect-node deploy --wallet W --rpc URL --out FILE`"
+        )
+    return found

@@ -1,0 +1,190 @@
+"""Running a local network from its first block to its closing table."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.base import Ledger, Version
+from ledger.devnet import Anvil
+from node.config import Home
+from node.devnet.cast import Cast, Player, RoleFailed
+from node.devnet.examination import examine
+from node.devnet.observer import Observer
+from node.devnet.report import Report, report
+from node.launch import preset
+from node.peers.client import PeerClient
+from node.queries import fetch_checkpoint, read_record
+from node.training.evaluation import Accuracy
+from node.transport import session
+
+UNBONDING_SECONDS = 600  # longer than all windows of a local run
+FUNDS_WEI = 10 * 10**18
+LOOK_SECONDS = 1.0
+ENDING_SECONDS = 120.0  # for workers to claim and every role to leave once all is final
+
+Say = Callable[[str], None]
+Connect = Callable[[str, Path], Awaitable[Ledger]]  # (RPC URL, deployment file)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """What a local network is asked to play, and how long it may take."""
+
+    folder: Path
+    model: str = "smollm2"
+    engine: str = "transformers"
+    workers: int = 2
+    validators: int = 2
+    cheat: str | None = "other-model"
+    steps: int = 10
+    held_out_samples: int = 4  # of each held-out prompt; 0: no examination
+    seconds: float = 1500.0
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Who plays what."""
+
+    owner: Player
+    trainer: Player
+    relay: Player
+    validators: tuple[Player, ...]
+    workers: tuple[Player, ...]
+    cheater: Player | None
+
+    @property
+    def everybody(self) -> tuple[Player, ...]:
+        cheater = (self.cheater,) if self.cheater else ()
+        return (self.owner, self.trainer, self.relay, *self.validators, *self.workers, *cheater)
+
+
+async def play(show: Show, connect: Connect, say: Say) -> Report:
+    """Plays the whole show; every process is gone afterwards, however it ends.
+
+    Raises: RoleFailed: a process ended as it should not have, or the time was over.
+    """
+    started = time.monotonic()
+    async with Anvil() as anvil:
+        cast = Cast(show.folder, anvil.rpc_url)
+        try:
+            roles = _players(cast, show)
+            for player in roles.everybody:
+                await anvil.fund(player.address, FUNDS_WEI)
+            run = await _create(show, cast, roles, say)
+            ledger = await connect(anvil.rpc_url, cast.deployment)
+            try:
+                return await _perform(show, cast, roles, ledger, run, say, started)
+            finally:
+                await ledger.close()
+        finally:
+            await cast.stop()
+
+
+def _players(cast: Cast, show: Show) -> Roles:
+    return Roles(
+        owner=cast.player("owner"),
+        trainer=cast.player("trainer"),
+        relay=cast.player("relay"),
+        validators=tuple(cast.player(f"validator-{place + 1}") for place in range(show.validators)),
+        workers=tuple(cast.player(f"worker-{place + 1}") for place in range(show.workers)),
+        cheater=cast.player("cheater") if show.cheat else None,
+    )
+
+
+async def _create(show: Show, cast: Cast, roles: Roles, say: Say) -> int:
+    """Deploys the contracts and creates the run, by the commands that anybody would use."""
+    say("deploying the contracts")
+    await cast.call(
+        roles.owner, "deploy", "--out", str(cast.deployment), "--unbonding", str(UNBONDING_SECONDS), deployed=False
+    )
+    say(f"creating a run of {show.steps} steps with model {show.model}")
+    validators = [word for player in roles.validators for word in ("--validator", player.address)]
+    answer = await cast.call(
+        roles.owner, "run", "create", "--model", show.model, "--pace", "local", "--steps", str(show.steps),
+        "--trainer", roles.trainer.address, "--relay", roles.relay.address, *validators, "--json",
+    )  # fmt: skip
+    return int(json.loads(answer)["run"])
+
+
+async def _start(show: Show, cast: Cast, roles: Roles, run: int) -> None:
+    """Starts every role as its own process, each through the command that people use."""
+    chosen = preset(show.model)
+    common = ("--run", str(run), "--host", "127.0.0.1", "--allow-private")
+    engine = ("--engine", show.engine, "--threads", "1")
+    await cast.start(
+        roles.trainer, "train", *common, "--model", show.model, "--batch", str(chosen.batch_rollouts),
+        "--learning-rate", str(chosen.learning_rate), "--threads", "1",
+    )  # fmt: skip
+    await cast.start(roles.relay, "relay", *common)
+    for player in roles.validators:
+        await cast.start(player, "validate", *common, *engine)
+    for player in roles.workers:
+        await cast.start(player, "join", *common, *engine)
+    if roles.cheater and show.cheat:
+        await cast.start(roles.cheater, "join", *common, *engine, "--cheat", show.cheat)
+
+
+async def _perform(show: Show, cast: Cast, roles: Roles, ledger: Ledger, run: int, say: Say, started: float) -> Report:
+    spec, record = await read_record(ledger, run)
+    async with session(allow_private=True) as http:
+        seen = Observer(ledger, spec, record, PeerClient(http), {}, say, started)
+        await _start(show, cast, roles, run)
+        await _until_final(show, roles, seen, started)
+        await _until_left(roles, seen)
+        accuracy = await _examined(show, ledger, run, seen, say)
+    cheater = roles.cheater.node if roles.cheater else None
+    return report(seen, cheater, show.cheat, accuracy, time.monotonic() - started)
+
+
+async def _until_final(show: Show, roles: Roles, seen: Observer, started: float) -> None:
+    """Watches until the run has ended and every submission has its final state."""
+    while seen.record.ended is None or any(seen.record.open_submissions()):
+        if time.monotonic() - started > show.seconds:
+            raise RoleFailed(f"the run did not end within {show.seconds:.0f} s: the logs are in {show.folder}/logs")
+        seen.names = {player.node: player.name for player in roles.everybody} | {
+            player.address: player.name for player in roles.everybody
+        }
+        _require_alive(roles, bool(seen.record.ended))
+        await seen.look()
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _require_alive(roles: Roles, ended: bool) -> None:
+    """Raises: RoleFailed: an honest role's process ended by an error, or before the run did."""
+    for player in roles.everybody:
+        code = player.process.returncode if player.process else None
+        if player is roles.cheater or code is None or (ended and code == 0):
+            continue
+        raise RoleFailed(f"{player.name} ended with {code}:\n{player.tail()}")
+
+
+async def _until_left(roles: Roles, seen: Observer) -> None:
+    """Waits until trainer, validators and workers have left by themselves. Raises: RoleFailed."""
+    leaving = (roles.trainer, *roles.validators, *roles.workers)
+    waits = [asyncio.create_task(p.process.wait()) for p in leaving if p.process]
+    deadline = time.monotonic() + ENDING_SECONDS
+    while not all(wait.done() for wait in waits):
+        if time.monotonic() > deadline:
+            late = [p.name for p in leaving if p.process and p.process.returncode is None]
+            raise RoleFailed(f"the run is over and did not let go of {', '.join(late)}")
+        await seen.look()
+        await asyncio.sleep(LOOK_SECONDS)
+    _require_alive(roles, ended=True)
+    await seen.look()
+
+
+async def _examined(show: Show, ledger: Ledger, run: int, seen: Observer, say: Say) -> dict[Version, Accuracy]:
+    """Accuracy of the first and the last version on held-out prompts, with weights fetched from the relay."""
+    if not show.held_out_samples:
+        return {}
+    home = Home(show.folder / "homes" / "observer")
+    accuracy: dict[Version, Accuracy] = {}
+    for version in (Version(0), Version(len(seen.record.checkpoints) - 1)):
+        folder = await fetch_checkpoint(ledger, run, version, home, allow_private=True, say=lambda _: None)
+        say(f"examining version {version} on held-out prompts")
+        accuracy[version] = await asyncio.to_thread(examine, seen.spec, folder, show.held_out_samples, show.engine)
+        say(f"version {version}: {100 * accuracy[version].mean:.1f}% on {accuracy[version].prompts} held-out prompts")
+    return accuracy

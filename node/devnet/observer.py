@@ -1,0 +1,164 @@
+"""An observer of a run: reads the chain, fetches what anyone may fetch, believes nobody."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledger.base import (
+    Address,
+    CheckpointPublished,
+    Digest,
+    Event,
+    Expired,
+    Ledger,
+    Reported,
+    RunEnded,
+    Settled,
+    SlashExecuted,
+    Submitted,
+    Version,
+    Voided,
+)
+from node.errors import Malformed, NotFound
+from node.peers.client import PeerClient
+from node.record import Record
+from node.roles.directory import file_holders, url_of, validators, weight_sources
+from node.rollouts.file import decode_file, size_limit
+from node.rollouts.rollout import Rollout
+from node.runspec import RunSpec
+from node.shards.manifest import Manifest
+from node.verdicts import Check
+
+MAX_EVIDENCE_BYTES = 64 << 20
+NOBODY = Address("0x" + "00" * 20)
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Observer:
+    """`files` are rollout files by commitment, `evidence` what validators wrote, `holders` who held which version."""
+
+    ledger: Ledger
+    spec: RunSpec
+    record: Record
+    peers: PeerClient
+    names: dict[Address, str]
+    say: Say
+    started: float = field(default_factory=time.monotonic)
+    files: dict[Digest, tuple[Rollout, ...]] = field(default_factory=dict)
+    evidence: dict[Digest, dict[str, Any]] = field(default_factory=dict)
+    holders: dict[Version, set[Address]] = field(default_factory=dict)
+    chunks: dict[Digest, int] = field(default_factory=dict)
+
+    async def look(self) -> None:
+        """Reads what is new on chain, says it, and fetches what it refers to."""
+        for event in await self.record.sync(self.ledger):
+            line = self._line(event)
+            if line:
+                self._say(line)
+        await self._fetch_files()
+        await self._fetch_evidence()
+        await self._ask_holders()
+
+    def _say(self, line: str) -> None:
+        self.say(f"{time.monotonic() - self.started:6.1f} s  {line}")
+
+    def name(self, who: Address) -> str:
+        return self.names.get(who, who[:10])
+
+    def _line(self, event: Event) -> str | None:
+        match event:
+            case CheckpointPublished():
+                return f"version {event.version} published, root {event.manifest_root.hex()[:12]}"
+            case Submitted():
+                what = f"slot {event.slot} of version {event.version}, {event.units:,} units"
+                return f"{self.name(event.node)} committed {what}"
+            case Settled():
+                return f"{self._whose(event.commitment)} accepted and paid {event.reward / 1e18:.2f} tokens"
+            case Reported():
+                check, leaf = Check(event.check).name, event.leaf
+                place = "the whole file" if leaf == 2**32 - 1 else f"rollout {leaf}"
+                return f"{self.name(event.validator)} reports {self._whose(event.commitment)}: {check} on {place}"
+            case Voided():
+                finding = "undecided" if event.check == 255 else Check(event.check).name
+                return f"{self._whose(event.commitment)} void ({finding}), bond of {event.bond / 1e18:.2f} burnt"
+            case Expired():
+                return f"{self._whose(event.commitment)} expired"
+            case SlashExecuted():
+                where = event.transaction.hex()[:12]
+                return f"{self.name(event.node)} SLASHED {event.amount / 1e18:.2f} tokens, transaction {where}"
+            case RunEnded():
+                return "the run has ended: what is open gets finished"
+            case _:
+                return None
+
+    def _whose(self, commitment: Digest) -> str:
+        made = self.record.submissions[commitment].made
+        return f"{self.name(made.node)}'s slot {made.slot} of version {made.version}"
+
+    async def _fetch_files(self) -> None:
+        for commitment, submission in self.record.submissions.items():
+            if commitment in self.files:
+                continue
+            for url in file_holders(self.record, submission.made.node, NOBODY):
+                try:
+                    data = await self.peers.submission(url, commitment, size_limit(self.spec))
+                    self.files[commitment] = decode_file(data, self.spec)
+                    break
+                except (NotFound, Malformed):
+                    continue
+
+    async def _fetch_evidence(self) -> None:
+        for submission in self.record.submissions.values():
+            for report in submission.reports:
+                if report.evidence not in self.evidence:
+                    await self._fetch_exhibit(report)
+
+    async def _fetch_exhibit(self, report: Reported) -> None:
+        url = url_of(self.record, report.validator)
+        if url is None:
+            return
+        try:
+            data = await self.peers.evidence(url, report.evidence, MAX_EVIDENCE_BYTES)
+            self.evidence[report.evidence] = json.loads(data)
+        except (NotFound, Malformed, ValueError):
+            return
+
+    async def _ask_holders(self) -> None:
+        """Who holds every chunk of the newest version."""
+        if self.record.latest is None:
+            return
+        version = self.record.latest
+        root = self.record.checkpoints[version].manifest_root
+        holders = self.holders.setdefault(version, set())
+        chunks = await self._chunks(root)
+        for who in list(self.record.endpoints):
+            url = url_of(self.record, who)
+            if who in holders or url is None:
+                continue
+            try:
+                held = sum(byte.bit_count() for byte in await self.peers.have(url, root))
+                if chunks is not None and held >= chunks:
+                    holders.add(who)
+            except (NotFound, Malformed):
+                continue
+
+    async def _chunks(self, root: Digest) -> int | None:
+        """How many chunks the checkpoint has, by a manifest that hashes to its root."""
+        if root not in self.chunks:
+            for url in weight_sources(self.record, NOBODY):
+                try:
+                    manifest = Manifest.parse(await self.peers.manifest(url, root))
+                except (NotFound, Malformed):
+                    continue
+                if manifest.root == root:
+                    self.chunks[root] = sum(len(file.chunks) for file in manifest.files)
+                    break
+        return self.chunks.get(root)
+
+    def validators_known(self) -> bool:
+        """Whether every validator announced where it can be reached."""
+        return len(validators(self.record, NOBODY)) == len(self.record.run.params.validators)

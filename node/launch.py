@@ -1,0 +1,184 @@
+"""Launching a run: a preset and a base model become a RunSpec, and the RunSpec a run on chain."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ledger.base import Address, Ledger, RunId
+from node.errors import ConfigError
+from node.log import event
+from node.roles.base_model import model_spec
+from node.runspec import (
+    AuditSpec,
+    EconomicsSpec,
+    ProofSpec,
+    RunSpec,
+    SamplingSpec,
+    SamplingTestSpec,
+    SlotSpec,
+    UnitsSpec,
+    WindowsSpec,
+    worst_case_units,
+)
+from node.shards.manifest import build
+from node.tasks.taskset import describe
+from node.tasks.tokenizer import load_tokenizer
+from node.terms import params_of
+
+PRICE_PER_UNIT = 10**12  # base units of an 18-decimal token: a full demo submission earns a few tokens
+DETECTION_POWER = 0.99  # of one audited leaf against a gross fraud; docs/protocol.md, "Penalty"
+
+WINDOWS: Mapping[str, WindowsSpec] = {
+    "local": WindowsSpec(available=6, audit=6, settle_by=120, confirm=20, contest=8, panel=0, grace=30),
+    "testnet": WindowsSpec(
+        available=300, audit=900, settle_by=14_400, confirm=3_600, contest=86_400, panel=86_400, grace=3_600
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """What fits one built-in model: its task, sizes, and what one step of training takes."""
+
+    task: str
+    config: Mapping[str, str | int | float | bool]
+    max_prompt_tokens: int
+    max_output_tokens: int
+    groups: int
+    group_size: int
+    batch_rollouts: int
+    learning_rate: float
+
+
+PRESETS: Mapping[str, Preset] = {
+    "smollm2": Preset("arithmetic", {"terms": 2, "digits": 1}, 64, 40, 2, 8, 32, 3e-5),
+    "tiny": Preset("residues", {}, 8, 40, 2, 16, 64, 1e-3),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the owner of a run chooses beside the preset."""
+
+    name: str
+    pace: str = "local"
+    max_steps: int = 10
+    audit_leaves: int | None = None  # None: every leaf
+    max_open: int = 2
+    async_level: int = 2
+    max_provider_share: float = 1.0
+    checkpoint_interval: int = 0
+
+
+def preset(name: str) -> Preset:
+    """Raises: ConfigError."""
+    if name not in PRESETS:
+        raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+@cache
+def measured(name: str) -> dict[str, Any]:
+    """The thresholds and the tail table that were measured for a preset's model."""
+    loaded: dict[str, Any] = json.loads((files("node") / "presets" / f"{name}.json").read_text())
+    return loaded
+
+
+def build_spec(name: str, base: Path, plan: Plan) -> RunSpec:
+    """The spec of a run of preset `name` from the model in `base`.
+
+    Raises: ConfigError, EngineError: the folder is not a usable model.
+    """
+    chosen, figures = preset(name), measured(name)
+    task = describe(chosen.task, chosen.config, load_tokenizer(base), chosen.max_prompt_tokens)
+    slot = SlotSpec(groups=chosen.groups, group_size=chosen.group_size)
+    sampling = SamplingSpec(
+        temperature=1.0, max_prompt_tokens=chosen.max_prompt_tokens, max_output_tokens=chosen.max_output_tokens
+    )
+    units = _units(slot, sampling)
+    return RunSpec(
+        protocol=1, name=plan.name, model=model_spec(base, build(base).root), sampling=sampling, tasks=[task],
+        slot=slot, proof=ProofSpec(**figures["proof"]), sampling_test=_sampling_test(figures["sampling_test"]),
+        audit=AuditSpec(leaves=plan.audit_leaves or slot.rows), units=units, async_level=plan.async_level,
+        max_provider_share=plan.max_provider_share, max_steps=plan.max_steps,
+        economics=_economics(plan, slot, units), windows=_windows(plan.pace),
+    )  # fmt: skip
+
+
+def _sampling_test(figures: dict[str, Any]) -> SamplingTestSpec:
+    tail = [(float(x), float(p)) for x, p in figures["tail"]]
+    return SamplingTestSpec(tail=tail, suspect=figures["suspect"], alarm=figures["alarm"])
+
+
+def _windows(pace: str) -> WindowsSpec:
+    if pace not in WINDOWS:
+        raise ConfigError(f"there is no pace {pace!r}: choose one of {', '.join(WINDOWS)}")
+    return WINDOWS[pace]
+
+
+def _units(slot: SlotSpec, sampling: SamplingSpec) -> UnitsSpec:
+    """Weights in the ratio of what prefill, decoding and attention cost a small model."""
+    least = UnitsSpec(w_prompt=1_000, w_output=4_000, w_attention=1, max_units=2**40 - 1)
+    return least.model_copy(update={"max_units": worst_case_units(slot, sampling, least)})
+
+
+def _economics(plan: Plan, slot: SlotSpec, units: UnitsSpec) -> EconomicsSpec:
+    most = units.max_units * PRICE_PER_UNIT
+    return EconomicsSpec(
+        price_per_unit=str(PRICE_PER_UNIT),
+        submission_bond=str(most // 10),
+        fault_bond="0",
+        penalty=str(penalty(most, min(plan.audit_leaves or slot.rows, slot.rows))),
+        max_open=plan.max_open,
+        checkpoint_interval=plan.checkpoint_interval,
+        trainer_delay=0 if plan.pace == "local" else 86_400,
+    )
+
+
+def penalty(most_pay: int, audited: int, collusion: float = 1.0) -> int:
+    """What a convicted submission costs: 10 R / (A p eta), and never under 5 R.
+
+    Args:
+        most_pay: R, base units that one submission can earn at most.
+        audited: A, expected audited leaves.
+        collusion: eta, the share of leaves that colluding validators cannot hide between them.
+
+    Source: docs/protocol.md, "Penalty": fraud of any share then loses on average.
+    """
+    return max(math.ceil(10 * most_pay / (audited * DETECTION_POWER * collusion)), 5 * most_pay)
+
+
+def default_pot(spec: RunSpec, submissions_per_step: int = 8) -> int:
+    """Base units that pay `submissions_per_step` full submissions for every step."""
+    most = spec.units.max_units * int(spec.economics.price_per_unit)
+    return most * submissions_per_step * (spec.max_steps + 1)
+
+
+async def create_run(
+    owner: Ledger,
+    spec: RunSpec,
+    trainer: Address,
+    validators: Sequence[Address],
+    quorum: int | None,
+    relays: Sequence[Address],
+    pot: int,
+) -> RunId:
+    """Creates, funds and opens a run on chain; the pot comes from the owner's tokens, else from a faucet.
+
+    Raises: ConfigError, Reverted.
+    """
+    wanted = len(validators) * 2 // 3 + 1 if quorum is None else quorum
+    run = await owner.create_run(params_of(spec, trainer, list(validators), wanted), spec.encode())
+    event("run created", run=run, spec=spec.digest, validators=len(validators), quorum=wanted)
+    missing = pot - await owner.token_balance(owner.account)
+    if missing > 0:
+        await owner.faucet(missing)
+    await owner.fund_run(run, pot)
+    for relay in relays:
+        await owner.set_relay(run, relay, True)
+    return run

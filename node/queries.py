@@ -1,0 +1,188 @@
+"""Answers to what a person asks: how a run stands, what became of own work, what a file holds."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+from ledger.base import Address, Digest, Ledger, RunId, State, Version
+from node.config import Home
+from node.errors import ConfigError, NotFound
+from node.record import Record, Submission
+from node.roles.directory import weight_sources
+from node.rollouts import export
+from node.rollouts.export import export_parquet
+from node.rollouts.file import decode_file, size_limit
+from node.rollouts.rollout import Rollout
+from node.runspec import RunSpec
+from node.runtime import open_run
+from node.shards.client import Downloader
+from node.shards.store import CheckpointStore
+from node.transport import session
+from node.verdicts import Check
+
+Summary = dict[str, Any]
+
+
+async def read_record(ledger: Ledger, run: int) -> tuple[RunSpec, Record]:
+    """The run's spec and record up to the last confirmed block. Raises: ConfigError, SpecMismatch, Unreachable."""
+    found, spec = await open_run(ledger, run)
+    record = Record(found)
+    await record.sync(ledger)
+    return spec, record
+
+
+async def run_summary(ledger: Ledger, run: int) -> Summary:
+    """A run's terms and how far it is."""
+    spec, record = await read_record(ledger, run)
+    state = await ledger.run_state(RunId(run))
+    return {
+        "run": run,
+        "name": spec.name,
+        "spec": spec.digest.hex(),
+        "owner": record.run.owner,
+        "trainer": record.run.params.trainer,
+        "validators": list(record.run.params.validators),
+        "quorum": record.run.params.quorum,
+        "relays": sorted(record.relays),
+        "latest_version": record.latest,
+        "max_steps": spec.max_steps,
+        "ended": record.ended is not None,
+        "submissions": _counts(record),
+        "pot": str(state.pot),
+        "reserved": str(state.reserved),
+        "stake_per_node": str(
+            record.run.params.max_open * (record.run.params.penalty + record.run.params.submission_bond)
+        ),
+    }
+
+
+def _counts(record: Record) -> dict[str, int]:
+    states = [submission.state for submission in record.submissions.values()]
+    return {state.name.lower(): states.count(state) for state in State if states.count(state)}
+
+
+async def status(ledger: Ledger, run: int, provider: Address, node: Address | None) -> Summary:
+    """Of one wallet in one run: stake, gas, rewards, and the state of every own submission with the reason for it."""
+    _, record = await read_record(ledger, run)
+    summary: Summary = {
+        "provider": provider,
+        "node": node,
+        "tokens": str(await ledger.token_balance(provider)),
+        "free_stake": str(await ledger.free_stake(provider)),
+        "rewards": str(await ledger.rewards(provider)),
+        "latest_version": record.latest,
+        "ended": record.ended is not None,
+    }
+    if node is not None:
+        allocation = await ledger.allocation(RunId(run), node)
+        summary |= {
+            "authorised": await ledger.provider_of(node) == provider,
+            "allocated": str(allocation.amount),
+            "locked": str(allocation.locked),
+            "node_gas_wei": str(await ledger.native_balance(node)),
+            "endpoint": record.endpoints.get(node),
+            "submissions": [_row(record, s) for s in record.submissions.values() if s.made.node == node],
+        }
+    return summary
+
+
+def _row(record: Record, submission: Submission) -> Summary:
+    made = submission.made
+    return {
+        "version": made.version,
+        "slot": made.slot,
+        "commitment": "0x" + made.commitment.hex(),
+        "units": made.units,
+        "state": submission.state.name.lower(),
+        "reward": str(submission.reward),
+        "why": why(record, submission),
+    }
+
+
+def why(record: Record, submission: Submission) -> str:
+    """The reason for a submission's state, in words."""
+    match submission.state:
+        case State.SUBMITTED:
+            return f"being checked; can be paid from block time {record.due(submission)}"
+        case State.SETTLED:
+            return "accepted by a quorum and paid"
+        case State.FAULTED if submission.conviction is not None:
+            return f"convicted; the slash can be executed from block time {submission.conviction.executable_at}"
+        case State.FAULTED:
+            return "reported: " + ", ".join(f"{_check(r.check)} on leaf {r.leaf}" for r in submission.reports)
+        case State.VOIDED:
+            return f"void: {_check(submission.check)}"
+        case State.EXPIRED:
+            return "no quorum decided in time: nothing paid, nothing lost"
+        case State.SLASHED:
+            return f"slashed: {_check(submission.check)}"
+        case _:
+            return "unknown"
+
+
+def _check(code: int | None) -> str:
+    if code is None or code > max(Check):
+        return "undecided"
+    return Check(code).name.lower()
+
+
+async def export_checkpoint(
+    ledger: Ledger, run: int, version: int, target: Path, home: Home, allow_private: bool, say: Callable[[str], None]
+) -> None:
+    """Writes the model folder of `version` to `target`, from this machine's files, else from peers.
+
+    Raises: ConfigError: `target` exists, or the version is not published. NotFound: no peer has it now.
+    """
+    if await asyncio.to_thread(target.exists):
+        raise ConfigError(f"{target} exists: name a folder that does not")
+    folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
+    await asyncio.to_thread(copytree, folder, target)
+
+
+async def fetch_checkpoint(
+    ledger: Ledger, run: int, version: int, home: Home, allow_private: bool, say: Callable[[str], None]
+) -> Path:
+    """The folder of `version` in this user's cache of checkpoints, fetched from peers if need be."""
+    _, record = await read_record(ledger, run)
+    root = record.root(Version(version))
+    if root is None:
+        raise ConfigError(f"version {version} is not published: the latest is {record.latest}")
+    store = CheckpointStore(home.folder / "exports")
+    held = await asyncio.to_thread(store.complete, root)
+    if held is not None:
+        return held
+
+    def progress(done: int, total: int) -> None:
+        say(f"fetching version {version}: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+    nobody = Address("0x" + "00" * 20)
+    async with session(allow_private) as http:
+        return await Downloader(store, http, lambda: weight_sources(record, nobody)).fetch(root, progress)
+
+
+def read_rollouts(spec: RunSpec, path: Path) -> tuple[Rollout, ...]:
+    """The rollouts in a file of this run. Raises: ConfigError: unreadable. Malformed."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(size_limit(spec) + 1)
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    return decode_file(data, spec)
+
+
+def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int:
+    """Writes a rollout file as Parquet; how many rows. Raises: ConfigError: the chain has no such commitment."""
+    try:
+        commitment = Digest(bytes.fromhex(path.stem.removeprefix("0x")))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not named after a commitment, as rollout files are") from error
+    submission = record.submissions.get(commitment)
+    if submission is None:
+        raise ConfigError(f"run {record.run.id} has no commitment {path.stem}")
+    made = submission.made
+    rows = read_rollouts(spec, path)
+    return export_parquet([export.Submitted(commitment, made.node, made.version, made.slot, rows)], out)
