@@ -63,7 +63,7 @@ def first_argmax(scores_BV: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(logits_BV: torch.Tensor, temperature: float) -> torch.Tensor:
-    return logits_BV.float().div_(temperature) if temperature != 1 else logits_BV.float()
+    return logits_BV.to(torch.float32, copy=True).div_(temperature)
 
 
 def _normaliser(scaled_BV: torch.Tensor) -> torch.Tensor:

@@ -158,9 +158,9 @@ class ScriptedEngine:
         signs_and_low = (words[: weights.hidden] & np.uint64(0x80FF)).astype(np.uint16)
         uniform_V = (words[weights.hidden :] >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
         logits_V = uniform_V * np.float32(8) - np.float32(4)
-        logits_V[sorted(self._policy.eos_ids & frozenset(range(weights.vocabulary)))] += np.float32(
-            math.log(weights.vocabulary / MEAN_TOKENS)
-        )
+        ends = sorted(token for token in self._policy.eos_ids if token < weights.vocabulary)
+        if ends:
+            logits_V[ends] += np.float32(math.log(weights.vocabulary / (MEAN_TOKENS * len(ends))))
         return _Look(signs_and_low | np.uint16(0x3F00), logits_V / np.float32(self._policy.temperature))
 
     def _loaded(self) -> _Weights:

@@ -21,6 +21,8 @@ from node.errors import EngineError
 # Models whose logits are the output layer of the last hidden state, nothing after it, and whose attention is plain.
 ARCHITECTURES = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 MAX_CONFIG_BYTES = 1 << 20
+# What libraries raise for files and configurations that are not what they should be.
+BUILD_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -52,6 +54,7 @@ def build(folder: Path, device: torch.device) -> Any:
         EngineError: it cannot be built, or its weights are not exactly what its configuration asks for.
     """
     import transformers
+    from huggingface_hub.errors import StrictDataclassError
 
     read_config(folder)
     transformers.AttentionInterface.register(ATTENTION, attention)
@@ -70,9 +73,11 @@ def build(folder: Path, device: torch.device) -> Any:
                 local_files_only=True,
                 use_safetensors=True,
             )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (*BUILD_ERRORS, StrictDataclassError) as error:
         raise EngineError(f"{folder}: the model could not be built: {error}") from error
-    return model.to(device).eval().requires_grad_(False)
+    model.to(device).eval().requires_grad_(False)
+    own_memory(model)
+    return model
 
 
 def swap(model: Any, folder: Path) -> None:
@@ -88,6 +93,14 @@ def swap(model: Any, folder: Path) -> None:
         with safe_open(path, framework="pt") as file, torch.no_grad():
             for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
                 parameters[name].copy_(file.get_tensor(name))
+
+
+def own_memory(model: Any) -> None:
+    """Copies weights that are mapped from their file: a file that changes or shrinks must not reach a live model."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.device.type == "cpu":
+                parameter.data = parameter.data.clone()
 
 
 def shapes(model: Any) -> Shapes:
