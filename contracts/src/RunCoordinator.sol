@@ -117,7 +117,7 @@ contract RunCoordinator is Runs, EIP712 {
         rewards[msg.sender] = 0;
 
         emit Claimed(msg.sender, amount);
-        TOKEN.safeTransfer(msg.sender, amount);
+        _token.safeTransfer(msg.sender, amount);
     }
 
     // --- Views

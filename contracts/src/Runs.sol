@@ -34,7 +34,7 @@ abstract contract Runs is IRunCoordinator {
         uint40 time;
     }
 
-    IERC20 internal immutable TOKEN;
+    IERC20 internal immutable _token;
     address public immutable staking;
 
     uint256 public runCount;
@@ -46,7 +46,7 @@ abstract contract Runs is IRunCoordinator {
     constructor(address staking_) {
         if (staking_ == address(0)) revert ZeroAddress();
         staking = staking_;
-        TOKEN = IERC20(IStaking(staking_).token());
+        _token = IERC20(IStaking(staking_).token());
     }
 
     /// @inheritdoc IRunCoordinator
@@ -73,7 +73,7 @@ abstract contract Runs is IRunCoordinator {
         r.pot += amount.toUint128();
 
         emit RunFunded(run, msg.sender, amount);
-        TOKEN.safeTransferFrom(msg.sender, address(this), amount);
+        _token.safeTransferFrom(msg.sender, address(this), amount);
     }
 
     /// @inheritdoc IRunCoordinator
@@ -98,7 +98,7 @@ abstract contract Runs is IRunCoordinator {
         r.pot = 0;
 
         emit PotWithdrawn(run, amount);
-        TOKEN.safeTransfer(r.owner, amount);
+        _token.safeTransfer(r.owner, amount);
     }
 
     /// @inheritdoc IRunCoordinator

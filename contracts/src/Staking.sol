@@ -30,7 +30,7 @@ contract Staking is IStaking, EIP712 {
 
     address public immutable token;
     uint256 public immutable unbonding;
-    address private immutable DEPLOYER;
+    address private immutable _deployer;
 
     address public coordinator;
     mapping(address provider => uint256 amount) public free;
@@ -51,12 +51,12 @@ contract Staking is IStaking, EIP712 {
         if (token_ == address(0)) revert ZeroAddress();
         token = token_;
         unbonding = unbonding_;
-        DEPLOYER = msg.sender;
+        _deployer = msg.sender;
     }
 
     /// @inheritdoc IStaking
     function setCoordinator(address coordinator_) external {
-        if (msg.sender != DEPLOYER) revert NotDeployer(msg.sender);
+        if (msg.sender != _deployer) revert NotDeployer(msg.sender);
         if (coordinator != address(0)) revert CoordinatorAlreadySet(coordinator);
         if (coordinator_ == address(0)) revert ZeroAddress();
 

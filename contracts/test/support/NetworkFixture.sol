@@ -26,7 +26,7 @@ abstract contract NetworkFixture is Assertions {
     uint256 internal constant GRACE = 60;
     uint256 internal constant UNBONDING = 2000;
     uint32 internal constant WHOLE_FILE = type(uint32).max;
-    bytes internal constant SPEC = '{"protocol":1}';
+    bytes internal constant SPEC = "{\"protocol\":1}";
     bytes32 internal constant ROOT = keccak256("root");
     bytes32 internal constant BEACON = keccak256("beacon");
 
