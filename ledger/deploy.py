@@ -1,8 +1,6 @@
 """Puts the contracts on a chain: token, staking, coordinator, in this order, each bound to the one before."""
 
-from typing import Final
-
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Final
 
 from ledger.base import Address
 from ledger.blocks import Headers
@@ -14,13 +12,16 @@ from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
 from ledger.wire import quantity
 
+if TYPE_CHECKING:  # a second of imports that reading the chain can do without
+    from eth_account.signers.local import LocalAccount
+
 TOKEN_UNIT: Final = 10**18  # 18 decimals, OpenZeppelin's ERC20
 FAUCET_CAP: Final = 1_000_000 * TOKEN_UNIT
 
 
 async def deploy(
     rpc_url: str,
-    account: LocalAccount,
+    account: "LocalAccount",
     unbonding_seconds: int,
     faucet_cap: int = FAUCET_CAP,
     faucet_cooldown_seconds: int = 0,

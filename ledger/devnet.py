@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
-from typing import IO, Final, Self
-
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from ledger.base import Address
 from ledger.errors import LedgerError
 from ledger.rpc import Rpc
+
+if TYPE_CHECKING:  # a second of imports that reading the chain can do without
+    from eth_account.signers.local import LocalAccount
 
 CHAIN_ID: Final = 31337  # anvil's own
 START_SECONDS: Final = 60.0  # it takes under one on a quiet machine
@@ -73,6 +73,8 @@ class Anvil:
             except BaseException:
                 await self.stop()
                 raise
+        from eth_account import Account  # as above
+
         self.accounts = tuple(Account.from_key(key) for key in keys)
         return self
 

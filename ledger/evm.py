@@ -4,9 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any, Self
-
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Any, Self
 
 from ledger.base import (
     Address,
@@ -41,6 +39,9 @@ from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
 from ledger.wire import BadAnswer, quantity
 
+if TYPE_CHECKING:  # a second of imports that reading the chain can do without
+    from eth_account.signers.local import LocalAccount
+
 NOBODY = Address("0x" + "00" * 20)
 
 
@@ -65,7 +66,7 @@ class EvmLedger:
         cls,
         rpc_urls: Sequence[str],
         deployment: Deployment,
-        account: LocalAccount | None,
+        account: "LocalAccount | None",
         journal: Path | None,
         patience: Patience | None = None,
     ) -> Self:

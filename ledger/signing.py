@@ -1,13 +1,15 @@
 """A call as an endpoint is asked about it, and as a signed transaction."""
 
 from dataclasses import dataclass
-
-from eth_account.signers.local import LocalAccount
-from eth_account.types import TransactionDictType
+from typing import TYPE_CHECKING
 
 from ledger.base import Address, Digest
 from ledger.fees import Fees
 from ledger.journal import Attempt, Claim
+
+if TYPE_CHECKING:  # a second of imports that reading the chain can do without
+    from eth_account.signers.local import LocalAccount
+    from eth_account.types import TransactionDictType
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Call:
 class Signer:
     """One key on one chain."""
 
-    def __init__(self, account: LocalAccount, chain_id: int) -> None:
+    def __init__(self, account: "LocalAccount", chain_id: int) -> None:
         self._account = account
         self._chain_id = chain_id
         self.address = Address(account.address)

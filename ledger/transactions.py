@@ -6,9 +6,7 @@ A killed process loses nothing: what was journalled is sent again, byte for byte
 import asyncio
 import logging
 from pathlib import Path
-from typing import Final
-
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Final
 
 from ledger.blocks import Headers, parse_header
 from ledger.errors import LedgerError, Reverted, Unconfirmed, Unreachable, reverted
@@ -18,6 +16,9 @@ from ledger.journal import Claim, Entry, Journal, Stage
 from ledger.rpc import Refused, Rpc
 from ledger.signing import Call, Signer
 from ledger.wire import byte_string, quantity, text
+
+if TYPE_CHECKING:  # a second of imports that reading the chain can do without
+    from eth_account.signers.local import LocalAccount
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +176,7 @@ class Sender:
 async def open_sender(
     rpc: Rpc,
     headers: Headers,
-    account: LocalAccount,
+    account: "LocalAccount",
     journal: Path | None,
     chain_id: int,
     confirmations: int,
