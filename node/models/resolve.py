@@ -33,7 +33,7 @@ def resolve(reference: str, say: Say, cache: Path | None = None) -> Path:
     if reference in BUILT_IN:
         return BUILT_IN[reference](cache or default_cache(), say)
     folder = Path(reference).expanduser()
-    if not folder.is_dir():
+    if not reference or not folder.is_dir():
         folder = _from_hub(reference, say)
     require_model_folder(folder)
     return folder
