@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
+from pydantic_core import from_json
 
 from ledger.errors import LedgerError, Unreachable, WrongChain
 from ledger.reverts import decode_revert
@@ -145,9 +146,11 @@ def _endpoint(url: str) -> Endpoint:
 
 
 def _parsed(content: bytes, status: int) -> object:
+    # not json.loads: eth_account's dependency py_ecc sets Python's recursion limit to 100,000, at which a few thousand
+    # nested brackets overflow the C stack and end the process; this parser has a limit of its own
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
+        return from_json(content)
+    except ValueError:
         raise BadAnswer(f"HTTP {status} without JSON") from None
 
 
