@@ -3,6 +3,7 @@
 Everything here can be recomputed by anyone from the chain alone; nothing in it is a node's own word.
 """
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -63,12 +64,17 @@ class Record:
     relays: set[Address] = field(default_factory=set)
     claims: list[Claimed] = field(default_factory=list)
     ended: Block | None = None
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def sync(self, ledger: Ledger) -> list[Event]:
-        """Reads up to the last confirmed block; returns what was new.
+        """Reads up to the last confirmed block; returns what was new. One reading at a time: no event counts twice.
 
         Raises: Unreachable; what was read before stays applied.
         """
+        async with self.reading:
+            return await self._read_on(ledger)
+
+    async def _read_on(self, ledger: Ledger) -> list[Event]:
         head = await ledger.head()
         confirmed = head.number - ledger.confirmations
         news: list[Event] = []

@@ -28,7 +28,7 @@ from node.roles.casebook import Casebook
 from node.roles.closing import Closer
 from node.roles.directory import weight_sources
 from node.roles.exhibits import Exhibits
-from node.roles.frauds import workmanship
+from node.roles.frauds import Workmanship, workmanship
 from node.roles.intake import Intake
 from node.roles.mailbox import FileMailbox
 from node.roles.member import Member
@@ -81,11 +81,28 @@ async def open_run(ledger: Ledger, run: int) -> tuple[Run, RunSpec]:
 
 
 @asynccontextmanager
-async def membership(ledger: Ledger, settings: Settings) -> AsyncIterator[Member]:
-    """Everything that a role of the ledger's account needs, held against a second process.
+async def connected(connect: Connect, account: LocalAccount) -> AsyncIterator[Ledger]:
+    """The chain as `account` sees it, for as long as the block runs."""
+    ledger = await connect(account)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+@asynccontextmanager
+async def membership(connect: Connect, account: LocalAccount, settings: Settings) -> AsyncIterator[Member]:
+    """Everything that a role of `account` needs, held against a second process.
 
     Raises: ConfigError, SpecMismatch, Unreachable.
     """
+    async with connected(connect, account) as ledger, member_of(ledger, settings) as member:
+        yield member
+
+
+@asynccontextmanager
+async def member_of(ledger: Ledger, settings: Settings) -> AsyncIterator[Member]:
+    """As `membership`, on a ledger that is open already."""
     run, spec = await open_run(ledger, settings.run)
     state = settings.home.state(ledger.chain_id, ledger.coordinator, settings.run, ledger.account)
     record = Record(run)
@@ -172,10 +189,21 @@ async def run_worker(
 ) -> None:
     """Registers, then works until the run's end."""
     work = workmanship(fraud)
-    provider = await connect(wallet)
-    run, _ = await open_run(provider, settings.run)
-    await Registration(provider, node_key, run).ensure()
-    async with membership(await connect(node_key), settings) as member:
+    async with connected(connect, wallet) as provider:
+        run, _ = await open_run(provider, settings.run)
+        await Registration(provider, node_key, run).ensure()
+        await _work(settings, connect, provider, node_key, engine, work)
+
+
+async def _work(
+    settings: Settings,
+    connect: Connect,
+    provider: Ledger,
+    node_key: LocalAccount,
+    engine: EngineChoice,
+    work: Workmanship,
+) -> None:
+    async with membership(connect, node_key, settings) as member:
         intake = Intake(member, RolloutStore(member.state.rollouts))
         tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
         worker = Worker(member, provider, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
@@ -185,7 +213,7 @@ async def run_worker(
 
 async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccount, engine: EngineChoice) -> None:
     """Validates until the run's end."""
-    async with membership(await connect(wallet), settings) as member:
+    async with membership(connect, wallet, settings) as member:
         if member.account not in member.run.params.validators:
             raise ConfigError(
                 f"{member.account} is no validator of run {settings.run}: its owner named "
@@ -213,7 +241,7 @@ class Training:
 
 async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount, training: Training) -> None:
     """Trains to the run's last step, serving the weights all the while."""
-    async with membership(await connect(wallet), settings) as member:
+    async with membership(connect, wallet, settings) as member:
         if member.account != member.run.params.trainer:
             raise ConfigError(
                 f"{member.account} is not the trainer of run {settings.run}: {member.run.params.trainer} is"
@@ -257,7 +285,7 @@ def resumed_learner(member: Member, training: Training) -> Learner:
 
 async def run_relay(settings: Settings, connect: Connect, wallet: LocalAccount) -> None:
     """Holds and serves weights until it is stopped."""
-    async with membership(await connect(wallet), settings) as member, served(member, None):
+    async with membership(connect, wallet, settings) as member, served(member, None):
         await Relay(member).run()
 
 

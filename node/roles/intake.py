@@ -7,6 +7,7 @@ from hashing.merkle import leaf_hash, root
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.peers.server import NotYet
+from node.record import Submission
 from node.roles.directory import file_holders
 from node.roles.member import Member
 from node.rollouts.file import size_limit, split_file
@@ -31,15 +32,20 @@ class Intake:
             NotYet: this node's chain has not seen the commitment; it looks again at once.
             Malformed: the bytes are not those that were committed to.
         """
-        if commitment not in self.member.record.submissions:
-            await self.member.sync()
-        submission = self.member.record.submissions.get(commitment)
-        if submission is None:
-            raise NotYet("the chain has no such commitment here yet: send it again")
+        submission = await self.known(commitment)
         if self.holds(commitment):
             return
         await asyncio.to_thread(require_root, data, submission.made.root, self.max_file_bytes)
         await asyncio.to_thread(self.store.put, commitment, data)
+
+    async def known(self, commitment: Digest) -> Submission:
+        """The commitment as it stands on chain; the chain is read on once where it is not known yet. Raises: NotYet."""
+        submissions = self.member.record.submissions
+        if commitment not in submissions:
+            await self.member.sync()
+        if commitment not in submissions:
+            raise NotYet("the chain has no such commitment here yet: send it again")
+        return submissions[commitment]
 
     def holds(self, commitment: Digest) -> bool:
         return self.store.path(commitment).exists()

@@ -239,16 +239,12 @@ class Validator:
     async def take_submission(self, commitment: Digest, data: bytes) -> None:
         await self.intake.take(commitment, data)
 
-    def _known(self, commitment: Digest) -> Case:
-        if commitment not in self.member.record.submissions:
-            raise NotFound("the chain has no such commitment")
-        return self.casebook.case(commitment)
-
     async def verdicts(self, commitment: Digest) -> Sequence[SignedMessage]:
-        return self._known(commitment).messages()
+        await self.intake.known(commitment)
+        return self.casebook.case(commitment).messages()
 
     async def take_verdicts(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
-        self._known(commitment)
+        await self.intake.known(commitment)
         self.casebook.add(commitment, messages)
 
     async def batch(self, commitment: Digest) -> SignedBatch:
