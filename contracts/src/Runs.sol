@@ -70,7 +70,8 @@ abstract contract Runs is IRunCoordinator {
         Run storage r = _run(run);
         if (r.endedAt != 0) revert RunIsEnded(run);
 
-        r.pot += amount.toUint128();
+        uint256 whole = r.pot + uint256(r.reserved) + amount; // what is reserved may come back to the pot
+        r.pot = whole.toUint128() - r.reserved;
 
         emit RunFunded(run, msg.sender, amount);
         _token.safeTransferFrom(msg.sender, address(this), amount);

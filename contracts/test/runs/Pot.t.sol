@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {IERC20Errors} from "@openzeppelin/contracts/interfaces/draft-IERC6093.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IRunCoordinator} from "../../src/interfaces/IRunCoordinator.sol";
 import {NetworkFixture} from "../support/NetworkFixture.sol";
 import {VM} from "../support/Vm.sol";
@@ -19,12 +21,19 @@ contract FundRunTest is NetworkFixture {
     }
 
     function test_RevertsOnMoreThanAPotHolds() public {
-        VM.expectRevert();
+        VM.expectRevert(abi.encodeWithSelector(SafeCast.SafeCastOverflowedUintDowncast.selector, 128, POT + (1 << 128)));
         coordinator.fundRun(run, 1 << 128);
     }
 
+    function test_RevertsOnMoreThanAPotHoldsWithWhatMayComeBackToIt() public {
+        submit(0);
+        VM.expectRevert(abi.encodeWithSelector(SafeCast.SafeCastOverflowedUintDowncast.selector, 128, 1 << 128));
+        coordinator.fundRun(run, type(uint128).max - POT + 1);
+    }
+
     function test_RevertsBeyondTheAllowance() public {
-        VM.expectRevert();
+        bytes4 reason = IERC20Errors.ERC20InsufficientAllowance.selector;
+        VM.expectRevert(abi.encodeWithSelector(reason, address(coordinator), 0, 1));
         coordinator.fundRun(run, 1);
     }
 
