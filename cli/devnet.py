@@ -32,10 +32,12 @@ def devnet(
 ) -> None:
     """Run the whole network here, on a local chain: real roles, a cheater, and a table of what happened."""
     from node.devnet.network import Show, play
+    from node.models.resolve import resolve
     from node.roles.frauds import workmanship
 
     fraud = None if cheat == "none" else cheat
     workmanship(fraud)
+    resolve(model, lambda line: typer.echo(line, err=json))
     place = folder or Path(tempfile.mkdtemp(prefix="intellect-node-devnet-"))
     place.mkdir(parents=True, exist_ok=True)
     show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)

@@ -185,6 +185,10 @@ class Worker:
             warn("not submitted, looking again", slot=what.slot, reason=error)
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:
+            if self._open():  # what is open may yet free its stake
+                warn("not submitted, waiting for open submissions", slot=what.slot, reason=error)
+                await self.member.wait()
+                return False
             raise OutOfStake(_out_of_stake(self.member.account, error)) from error
         event("submitted", version=what.version, slot=what.slot, commitment=what.commitment, units=what.units)
         self._push(what.commitment, data)

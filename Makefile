@@ -1,0 +1,83 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need first.
+
+PYTHON ?= python3
+NPM ?= npm
+BIN := .venv/bin
+FORGE := node_modules/.bin/forge
+MODEL ?= smollm2
+CHEAT ?= other-model
+STEPS ?= 10
+
+.PHONY: help demo test test-contracts test-python test-slow lint format bench docs setup prerequisites clean
+
+help:
+	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= CHEAT= STEPS=)"
+	@echo "make test    set up, then run all tests"
+	@echo "make lint    formatting, types, import rules, generated files"
+	@echo "make format  rewrite Python and Solidity in the project's format"
+	@echo "make test-slow  the suites that take minutes: honest seeds with the real model, whole networks"
+	@echo "make bench   every benchmark; each ends with one JSON line"
+	@echo "make docs    regenerate the pages that are generated"
+	@echo "make clean   delete what setting up and building made"
+
+demo: setup
+	$(BIN)/intellect-node devnet --model $(MODEL) --cheat $(CHEAT) --steps $(STEPS)
+
+test: test-contracts test-python
+
+test-contracts: setup
+	$(FORGE) test --offline
+
+test-python: setup
+	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest tests/slow
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(FORGE) fmt --check
+	node_modules/.bin/solhint --max-warnings 0 'contracts/src/**/*.sol'
+	$(BIN)/python contracts/script/export_abi.py --check
+	$(BIN)/python docs/generate.py --check
+
+format: setup
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(FORGE) fmt
+
+bench: setup
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+docs: setup
+	$(BIN)/python docs/generate.py
+
+setup: .venv/ready node_modules/ready contracts/out/ready
+
+.venv/ready: pyproject.toml constraints.txt | prerequisites
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+node_modules/ready: package.json package-lock.json | prerequisites
+	$(NPM) ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+contracts/out/ready: node_modules/ready foundry.toml $(shell find contracts -name '*.sol' -not -path 'contracts/out/*') contracts/script/solc.js
+	$(FORGE) build --offline
+	@touch $@
+
+prerequisites:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "missing: Python 3.11 or newer as '$(PYTHON)' (name another one with PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo "missing: Python's venv module (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' 2>/dev/null \
+		|| { echo "missing: Node.js 20 or newer (nodejs.org, or your system's package)" >&2; exit 1; }
+	@$(NPM) --version >/dev/null 2>&1 || { echo "missing: npm, which comes with Node.js" >&2; exit 1; }
+
+clean:
+	rm -rf .venv node_modules contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
