@@ -32,7 +32,7 @@ test-python: setup
 	$(BIN)/python -m pytest
 
 test-slow: setup
-	$(BIN)/python -m pytest tests/slow
+	$(BIN)/python -m pytest -m slow --timeout 3600
 
 lint: setup
 	$(BIN)/ruff format --check .
