@@ -28,9 +28,8 @@ def runtime_sha256(deployed: dict[str, Any]) -> str:
     return hashlib.sha256(bytes.fromhex(deployed["object"].removeprefix("0x"))).hexdigest()
 
 
-def exported(contract: str) -> str:
-    """The text of `contract`'s file: ABI, creation code, and how to recognise its deployed code."""
-    artifact = json.loads((OUT / f"{contract}.sol" / f"{contract}.json").read_text())
+def exported(artifact: dict[str, Any]) -> str:
+    """The text of one contract's file: ABI, creation code, and how to recognise its deployed code."""
     entries = sorted(artifact["abi"], key=lambda entry: (entry["type"], entry.get("name", ""), json.dumps(entry)))
     content = {
         "abi": entries,
@@ -41,22 +40,25 @@ def exported(contract: str) -> str:
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
-def is_current(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text() == text
+def stale(out: Path, abi: Path) -> dict[Path, str]:
+    """The files of `abi` that differ from what forge left in `out`, and what they should hold."""
+    artifacts = {name: json.loads((out / f"{name}.sol" / f"{name}.json").read_text()) for name in CONTRACTS}
+    wanted = {abi / f"{name}.json": exported(artifact) for name, artifact in artifacts.items()}
+    return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text() != text}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
     check = parser.parse_args().check
-    stale = {path: text for c in CONTRACTS if not is_current(path := ABI / f"{c}.json", text := exported(c))}
-    for path, text in stale.items():
+    differing = stale(OUT, ABI)
+    for path, text in differing.items():
         if check:
             print(f"{path.relative_to(ROOT)} is stale: run forge build, then contracts/script/export_abi.py")
         else:
             path.write_text(text)
             print(f"wrote {path.relative_to(ROOT)}")
-    return 1 if check and stale else 0
+    return 1 if check and differing else 0
 
 
 if __name__ == "__main__":
