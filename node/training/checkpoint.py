@@ -1,7 +1,8 @@
 """Training states on disk: all that a killed trainer needs to go on bit for bit.
 
-A state is a folder `state-N` with `state.safetensors` (masters, moments) and `state.json` (the rest, and the digest of
-the tensors). N only counts saves; it is renamed into place when it is complete, so a half-written one has no such name.
+A state is a folder `state-N` with `state.safetensors` (masters, moments), `state.json` (the rest) and `BLAKE3SUMS` of
+both, as b3sum writes it. N only counts saves; the folder is renamed into place when it is complete, so a half-written
+one has no such name.
 """
 
 import logging
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 KEEP = 2  # a state that the disk has spoilt leaves one more
 MAX_JSON_BYTES = 64 * 1024 * 1024
-_TENSORS, _JSON = "state.safetensors", "state.json"
+_TENSORS, _JSON, _SUMS = "state.safetensors", "state.json", "BLAKE3SUMS"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,6 @@ class _Facts(BaseModel):
     format: Literal[1]
     version: Annotated[int, Field(ge=0)]
     consumed: list[_Consumed]
-    tensors: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]  # BLAKE3 of state.safetensors
 
 
 def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
@@ -71,9 +71,9 @@ def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
                 _Consumed(commitment=id_.commitment.hex(), group=id_.group, version=version)
                 for id_, version in state.consumed.items()
             ],
-            tensors=_digest(partial / _TENSORS),
         )
         (partial / _JSON).write_text(facts.model_dump_json())
+        (partial / _SUMS).write_text(_sums(partial))
     try:
         remove_partial(root)
         for _, old in sorted(_saved(root))[: -max(keep, 1)]:
@@ -102,11 +102,11 @@ def latest_state(root: Path) -> State | None:
 
 
 def _load(folder: Path) -> State:
+    if (folder / _SUMS).read_bytes() != _sums(folder).encode():
+        raise StoreError("its files are not what was saved")
     if (folder / _JSON).stat().st_size > MAX_JSON_BYTES:
         raise StoreError(f"{_JSON} is over {MAX_JSON_BYTES} bytes")
     facts = _Facts.model_validate_json((folder / _JSON).read_bytes())
-    if _digest(folder / _TENSORS) != facts.tensors:
-        raise StoreError(f"{_TENSORS} is not what was saved")
     consumed = {
         GroupId(Digest(bytes.fromhex(entry.commitment)), entry.group): Version(entry.version)
         for entry in facts.consumed
@@ -114,8 +114,12 @@ def _load(folder: Path) -> State:
     return State(Version(facts.version), consumed, load_file(folder / _TENSORS))
 
 
-def _digest(path: Path) -> str:
-    return blake3.blake3(max_threads=blake3.blake3.AUTO).update_mmap(path).hexdigest()
+def _sums(folder: Path) -> str:
+    digests = {
+        name: blake3.blake3(max_threads=blake3.blake3.AUTO).update_mmap(folder / name).hexdigest()
+        for name in (_TENSORS, _JSON)
+    }
+    return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
 
 
 def _saved(root: Path) -> Iterator[tuple[int, Path]]:

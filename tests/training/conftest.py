@@ -15,8 +15,9 @@ MakeGroup = Callable[..., TrainingGroup]
 
 
 @pytest.fixture(autouse=True)
-def _two_threads() -> None:
-    torch.set_num_threads(2)
+def _one_thread() -> None:
+    """A second one costs more than it brings at this size."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ class Sum:
 
 
 def test_the_error_is_clustered_by_question():
-    # means 1, 0.5, 0: mean 0.5, variance of the means 0.25, error sqrt(0.25 / 3). Twelve independent answers would claim 0.15.
+    # means 1, 0.5, 0: mean 0.5, variance of the means 0.25, error sqrt(0.25 / 3).
     found = accuracy([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
 
     assert (found.mean, found.prompts, found.samples) == (0.5, 3, 4)
