@@ -123,15 +123,17 @@ interface IRunCoordinator {
     error NothingToClaim(address provider);
 
     // --- Runs
-    /// @notice Creates a run whose specification is `spec` (canonical JSON); its SHA-256 is the spec digest.
+    /// @notice Creates a run, numbered from 1, whose specification is `spec` (canonical JSON); its SHA-256 is the spec digest.
     function createRun(RunParams calldata params, bytes calldata spec) external returns (uint256 run);
     /// @notice Adds `amount` of the caller's tokens to the run's pot.
     function fundRun(uint256 run, uint256 amount) external;
     /// @notice No more checkpoints; no more submissions after `grace`. Owner or trainer.
     function endRun(uint256 run) external;
-    /// @notice Pays what is left of an ended run's pot to its owner once no submission is open.
+    /// @notice Pays what is left of an ended run's pot to its owner once `grace` is over and no submission is open.
     function withdrawPot(uint256 run) external returns (uint256 amount);
+    /// @notice Names the key that may replace the trainer after `trainerDelay`. Owner only.
     function proposeTrainer(uint256 run, address trainer) external;
+    /// @notice Makes the caller, the proposed key, the trainer.
     function acceptTrainer(uint256 run) external;
     function setRelay(uint256 run, address relay, bool approved) external;
     /// @notice Announces where the caller can be reached; the last one counts. At most 256 bytes.
@@ -148,8 +150,10 @@ interface IRunCoordinator {
     function settle(uint256 run, bytes32[] calldata commitments, bytes[] calldata signatures) external;
     /// @notice Counts `Fault`s, `signatures[i]` over `faults[i]`. Checks 8 and 9 freeze and, at quorum, convict;
     /// the others void when a quorum on one (commitment, leaf, check) stands in this one call, signers ascending.
+    /// 1 to 64; skips what is final, expired, late or counted already. Check 5 and those over 10 revert.
     function report(uint256 run, Fault[] calldata faults, bytes[] calldata signatures) external;
-    /// @notice Does what is due, by anyone: expires, voids what stayed undecided, executes slashes. Skips the rest.
+    /// @notice Does what is due to 1 to 64 submissions, by anyone: expires, voids what stayed undecided (never before its
+    /// audit is due), executes slashes. Skips the rest.
     function conclude(uint256 run, bytes32[] calldata commitments) external;
     /// @notice Pays the caller (a provider) all its settled rewards.
     function claim() external returns (uint256 amount);
