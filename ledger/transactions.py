@@ -108,7 +108,7 @@ class Sender:
     # --- Under the lane's lock
 
     async def _sign_and_send(self, call: Call) -> Entry:
-        gas = gas_limit(await self._rpc.ask("eth_estimateGas", [self._signer.unsigned(call)], quantity))
+        gas = gas_limit(await self._rpc.ask("eth_estimateGas", [self._signer.unsigned(call), "latest"], quantity))
         fees = await suggested_fees(self._rpc, self._headers)
         await self._require_funds(gas * fees.most + call.value)
         least = 0
