@@ -53,13 +53,15 @@ class Asker:
         try:
             # Private addresses are the session's to refuse, after resolution.
             url = vet_url(source, allow_private=True) / "v1" / path
+            started = self._now()
             async with self._session.get(url, params=query, timeout=timeout) as response:
                 if response.status == 404:
                     await read_limited(response, MAX_PROBLEM_BYTES)
                     self._selection.lacks(source)
                     return None
                 _require_acceptable(response, limit, exact)
-                started = self._now()
+                if wait_seconds:  # that it waited for the chunk itself says nothing of its bandwidth
+                    started = self._now()
                 data = await read_limited(response, limit)
                 self._selection.succeeded(source, len(data), self._now() - started)
                 return data

@@ -64,12 +64,11 @@ class Layout:
     def publish(self, manifest: Manifest, root: Digest, folder: Path) -> Path:
         """Moves `folder`, which holds the files of `manifest`, to its place among the whole checkpoints."""
         target = self.whole(root)
-        for file in manifest.files:
-            path = folder / file.name
-            _sync(path)
-            path.chmod(0o444)  # against slips: these very bytes are served to others
-        _sync(folder)
         try:
+            for file in manifest.files:
+                _sync(folder / file.name)
+                (folder / file.name).chmod(0o444)  # against slips: these very bytes are served to others
+            _sync(folder)
             folder.rename(target)
         except OSError:  # another store was first, with the same bytes
             if not target.is_dir():

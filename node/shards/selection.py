@@ -15,6 +15,7 @@ LEAST_SUCCESS = 0.02
 HEAL_SECONDS = 300.0  # a failed source regains 63% of what it lost
 FIRST_PAUSE_SECONDS = 0.25  # after a failure, doubled with each further one in a row
 MAX_PAUSE_SECONDS = 15.0
+MEASURED_BYTES = 256 << 10  # a smaller answer shows the round trip, not the bandwidth
 FIRST_BANDWIDTH = 1e6  # bytes a second, of the first source of all
 MAX_SOURCES = 4096  # remembered; the longest unused is forgotten first, the banned last
 
@@ -67,9 +68,10 @@ class Selection:
     def succeeded(self, source: str, count: int, seconds: float) -> None:
         """`count` bytes came in `seconds`, without the time that the source was waiting for them itself."""
         record = self._record(source)
-        measured = max(count, 1) / max(seconds, 1e-6)
-        before = measured if record.bandwidth is None else record.bandwidth
-        record.bandwidth = before + SMOOTHING * (measured - before)
+        if count >= MEASURED_BYTES:
+            measured = count / max(seconds, 1e-6)
+            before = measured if record.bandwidth is None else record.bandwidth
+            record.bandwidth = before + SMOOTHING * (measured - before)
         self._rate(record, 1.0)
         record.failures = 0
 

@@ -6,7 +6,6 @@ same time get different chunks and trade them, instead of all drawing on the ori
 """
 
 import asyncio
-import contextlib
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,6 +92,7 @@ class Transfer:
             StoreError: the disk is full or failed.
         """
         progress(self._total - self._left, self._total)
+        await self._look()
         tasks = [asyncio.create_task(self._work(progress)) for _ in range(self._pace.parallel)]
         watch = asyncio.create_task(self._watch())
         try:
@@ -168,23 +168,28 @@ class Transfer:
         return self._selection.choose(sources), wait
 
     async def _watch(self) -> None:
-        """Follows what several sources have. Never returns."""
         while True:
-            sources = self._selection.usable(self._sources())
-            if len(sources) > 1:
-                watched = sources if len(sources) <= MAX_WATCHED else self._sample(sources)
-                bitmaps = await asyncio.gather(*(self._bitmap(each) for each in watched))
-                self._bitmaps = {each: bits for each, bits in zip(watched, bitmaps, strict=True) if bits is not None}
-                self._offered = self._by_rarity()
-            else:
-                self._bitmaps, self._offered = {}, []
             await self._clock.sleep(self._pace.watch_seconds)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Asks what the sources have, if there are several, and orders what to fetch from that."""
+        sources = self._selection.usable(self._sources())
+        bitmaps: list[bytes | None] = []
+        watched: list[str] = []
+        if len(sources) > 1:
+            watched = sources if len(sources) <= MAX_WATCHED else self._sample(sources)
+            bitmaps = await asyncio.gather(*(self._bitmap(each) for each in watched))
+        self._bitmaps = {each: bits for each, bits in zip(watched, bitmaps, strict=True) if bits is not None}
+        self._offered = self._by_rarity()
 
     async def _bitmap(self, source: str) -> bytes | None:
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._pace.late_seconds):  # one that stalls must not hide the others
                 return await self._asker.have(source, self._root, self._chunks)
-        return self._bitmaps.get(source)
+        except TimeoutError:
+            self._selection.failed(source, f"no bitmap within {self._pace.late_seconds:g} s")
+            return None
 
     def _sample(self, sources: list[str]) -> list[str]:
         return list(dict.fromkeys(self._selection.choose(sources) or sources[0] for _ in range(MAX_WATCHED)))

@@ -56,6 +56,12 @@ def test_bandwidth_moves_by_three_tenths_when_measured_again(selection: Selectio
     assert selection.weight("a") == pytest.approx(1_300_000)
 
 
+def test_bandwidth_stays_when_an_answer_is_small(selection: Selection) -> None:
+    selection.succeeded("a", 1_000_000, 1.0)
+    selection.succeeded("a", 8, 1.0)
+    assert selection.weight("a") == pytest.approx(1_000_000)
+
+
 def test_a_failure_lowers_the_success_rate_and_no_bandwidth_when_a_source_times_out(selection: Selection) -> None:
     selection.succeeded("a", 1_000_000, 1.0)
     selection.failed("a", "timeout")
