@@ -128,6 +128,8 @@ class Rpc:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS)
             self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+        if self._session.closed:
+            raise Unreachable("this ledger was closed")
         headers = {"Content-Type": "application/json"}
         async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
             content = bytearray()
@@ -139,7 +141,10 @@ class Rpc:
 
 
 def _endpoint(url: str) -> Endpoint:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise Unreachable("an RPC endpoint is an http(s) URL") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise Unreachable("an RPC endpoint is an http(s) URL")
     return Endpoint(url, parts.netloc.rpartition("@")[2])

@@ -190,9 +190,10 @@ async def open_sender(
     Raises: Unreachable, JournalError.
     """
     genesis = await rpc.ask("eth_getBlockByNumber", ["0x0", False], parse_header)
+    patience = patience or await _patience(rpc)
     written = await asyncio.to_thread(Journal, journal)
     signer = Signer(account, chain_id)
-    follower = Follower(rpc, headers, written, signer, confirmations, patience or await _patience(rpc))
+    follower = Follower(rpc, headers, written, signer, confirmations, patience)
     sender = Sender(rpc, headers, written, f"{chain_id}/0x{genesis.hash.hex()}", signer, follower)
     await sender.resume()
     return sender

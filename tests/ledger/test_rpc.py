@@ -157,8 +157,16 @@ async def test_a_refusal_is_told_when_no_endpoint_takes_the_request(anvil: Anvil
         assert "eth_blockNumber" in second.asked
 
 
+async def test_a_closed_connection_is_unreachable(anvil: Anvil) -> None:
+    rpc = Rpc([anvil.rpc_url], CHAIN_ID)
+    await rpc.ask("eth_blockNumber", [], _number)
+    await rpc.close()
+    with pytest.raises(Unreachable, match="closed"):
+        await rpc.ask("eth_blockNumber", [], _number)
+
+
 async def test_an_endpoint_is_an_http_url() -> None:
-    for url in ("ws://127.0.0.1", "file:///etc/passwd", "127.0.0.1:8545", "http://"):
+    for url in ("ws://127.0.0.1", "file:///etc/passwd", "127.0.0.1:8545", "http://", "http://["):
         with pytest.raises(Unreachable):
             Rpc([url], CHAIN_ID)
 

@@ -1,0 +1,330 @@
+"""What `EvmLedger` does beyond the contract of every ledger: refusing wrong chains, surviving lies, both beacons."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from eth_account import Account
+from eth_utils import keccak
+
+from ledger.base import Digest, RunId, Version
+from ledger.beacons import L1_BLOCK
+from ledger.deployment import Deployment
+from ledger.devnet import Anvil
+from ledger.errors import KeystoreError, LedgerError, NotDeployed, Reverted, Unreachable, WrongChain
+from ledger.events import RANGE_BLOCKS
+from ledger.evm import EvmLedger
+from ledger.rpc import Rpc
+from ledger.wire import byte_string, member, quantity
+from tests.ledger.evm_scene import ROOT, EvmScene, evm_scene
+from tests.ledger.rpc_proxy import RpcProxy, error, result
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[EvmScene]:
+    """On an anvil of the test's own, which mines a block per transaction."""
+    async with Anvil(block_time=None) as anvil:
+        yield await evm_scene(anvil)
+
+
+async def _reader(url: str, deployment: Deployment) -> EvmLedger:
+    return await EvmLedger.connect([url], deployment, None, None)
+
+
+async def _headers(anvil: Anvil, last: int) -> list[tuple[int, bytes]]:
+    """(time, mixHash) of blocks 0 to `last`, without the code under test."""
+    rpc = Rpc([anvil.rpc_url], None)
+    found = []
+    for number in range(last + 1):
+        block = await rpc.ask("eth_getBlockByNumber", [hex(number), False], lambda answer: answer)
+        found.append((quantity(member(block, "timestamp")), byte_string(member(block, "mixHash"))))
+    await rpc.close()
+    return found
+
+
+# --- Connecting
+
+
+async def test_another_chain_is_refused(anvil: Anvil, deployment: Deployment) -> None:
+    with pytest.raises(WrongChain, match="serves chain 31337, not 84532"):
+        await _reader(anvil.rpc_url, replace(deployment, chain_id=84532))
+
+
+async def test_a_second_endpoint_of_another_chain_is_refused(anvil: Anvil, deployment: Deployment) -> None:
+    async with Anvil(block_time=None, chain_id=84532) as other:
+        with pytest.raises(WrongChain):
+            await EvmLedger.connect([anvil.rpc_url, other.rpc_url], deployment, None, None)
+
+
+async def test_an_address_without_code_is_refused(anvil: Anvil, deployment: Deployment) -> None:
+    nowhere = Account.create().address
+    for wrong in ({"token": nowhere}, {"staking": nowhere}, {"coordinator": nowhere}):
+        with pytest.raises(NotDeployed, match=f"no contract stands at {nowhere}"):
+            await _reader(anvil.rpc_url, replace(deployment, **wrong))
+
+
+async def test_other_code_than_this_versions_is_refused(anvil: Anvil, deployment: Deployment) -> None:
+    swapped = replace(deployment, staking=deployment.coordinator, coordinator=deployment.staking)
+    with pytest.raises(NotDeployed, match="is not the Staking of this version"):
+        await _reader(anvil.rpc_url, swapped)
+
+
+async def test_contracts_of_two_deployments_are_refused_together(scene: EvmScene) -> None:
+    second = await evm_scene(scene.anvil)
+    mixed = replace(scene.deployment, coordinator=second.deployment.coordinator)
+    with pytest.raises(NotDeployed, match="staking\\(\\)"):
+        await _reader(scene.anvil.rpc_url, mixed)
+
+
+async def test_no_endpoint_and_a_silent_one_are_unreachable(deployment: Deployment) -> None:
+    for urls in ([], ["http://127.0.0.1:1"]):
+        with pytest.raises(Unreachable):
+            await EvmLedger.connect(urls, deployment, None, None)
+
+
+async def test_a_ledger_without_an_account_reads_and_says_why_it_cannot_write(scene: EvmScene) -> None:
+    ledger = await _reader(scene.anvil.rpc_url, scene.deployment)
+    assert await ledger.run_count() == 1
+    with pytest.raises(KeystoreError, match="no wallet"):
+        await ledger.claim()
+    await ledger.close()
+
+
+# --- Lies
+
+JUNK: list[object] = [
+    None, True, 0, -1, 1.5, "", "0x", "0x0", "0x" + "f" * 65, "0x" + "ff" * 31, "0x" + "ff" * 32, "0x" + "ff" * 4096,
+    [], [None], [[]], [{}], {}, {"number": "0x1"}, "zzz", [{"address": 1, "topics": [1], "data": "0x0"}],
+    "0x" + (32).to_bytes(32).hex() + (2**255).to_bytes(32).hex(),
+]  # fmt: skip
+
+Read = Callable[[EvmLedger], Awaitable[object]]
+
+READS: dict[str, Read] = {
+    "head": lambda ledger: ledger.head(),
+    "block_at": lambda ledger: ledger.block_at(2_000_000_000),
+    "beacon": lambda ledger: ledger.beacon(1),
+    "native_balance": lambda ledger: ledger.native_balance(ledger.account),
+    "token_balance": lambda ledger: ledger.token_balance(ledger.account),
+    "run": lambda ledger: ledger.run(RunId(1)),
+    "run_count": lambda ledger: ledger.run_count(),
+    "run_state": lambda ledger: ledger.run_state(RunId(1)),
+    "submission": lambda ledger: ledger.submission(RunId(1), ROOT),
+    "leaf_report": lambda ledger: ledger.leaf_report(RunId(1), ROOT, 1),
+    "events": lambda ledger: ledger.events(RunId(1), 0, 5),
+    "allocation": lambda ledger: ledger.allocation(RunId(1), ledger.account),
+    "provider_of": lambda ledger: ledger.provider_of(ledger.account),
+    "faucet": lambda ledger: ledger.faucet(1),
+    "publish_checkpoint": lambda ledger: ledger.publish_checkpoint(RunId(1), Version(0), ROOT),
+}
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=lambda value: repr(value)[:24])
+async def test_a_lie_is_never_more_than_a_named_error(scene: EvmScene, junk: object) -> None:
+    async with RpcProxy(scene.anvil.rpc_url) as liar:
+        ledger = await scene.connect(scene.anvil.accounts[1], url=liar.url)
+
+        async def lie(request: dict) -> web.Response | None:
+            return None if request["method"] == "eth_chainId" else result(request, junk)
+
+        liar.rule = lie
+        for read in READS.values():
+            with suppress(LedgerError):
+                await read(ledger)
+        await ledger.close()
+
+
+async def test_a_refusal_of_every_request_is_unreachable(scene: EvmScene) -> None:
+    async with RpcProxy(scene.anvil.rpc_url) as proxy:
+        ledger = await scene.connect(scene.anvil.accounts[1], url=proxy.url)
+
+        async def refuse(request: dict) -> web.Response:
+            return error(request, -32005, "limit exceeded")
+
+        proxy.rule = refuse
+        for name, read in READS.items():
+            with pytest.raises(Unreachable):
+                await read(ledger)
+                pytest.fail(name)
+        await ledger.close()
+
+
+async def test_another_specification_than_the_contracts_is_not_believed(scene: EvmScene) -> None:
+    async with RpcProxy(scene.anvil.rpc_url) as liar:
+        ledger = await _reader(liar.url, scene.deployment)
+        honest = await ledger.run(scene.run)
+
+        async def forge(request: dict) -> web.Response | None:
+            if request["method"] != "eth_getLogs":
+                return None
+            rpc = Rpc([scene.anvil.rpc_url], None)
+            logs = await rpc.ask("eth_getLogs", request["params"], lambda answer: answer)
+            await rpc.close()
+            assert isinstance(logs, list)
+            for log in logs:
+                log["data"] = log["data"].replace(honest.spec.hex(), b'{"name":"lie"}'.hex())
+            return result(request, logs)
+
+        liar.rule = forge
+        fresh = await _reader(liar.url, scene.deployment)
+        with pytest.raises(Unreachable, match="another digest"):
+            await fresh.run(scene.run)
+        await fresh.close()
+        await ledger.close()
+
+
+# --- Events
+
+
+async def test_an_endpoint_that_lags_does_not_hide_events(scene: EvmScene) -> None:
+    """The first endpoint stops following the chain; its answer would be an empty list."""
+    async with RpcProxy(scene.anvil.rpc_url) as lagging:
+        ledger = await EvmLedger.connect([lagging.url, scene.anvil.rpc_url], scene.deployment, None, None)
+        last = (await ledger.head()).number
+
+        async def lag(request: dict) -> web.Response | None:
+            if request["method"] == "eth_getLogs":
+                return result(request, [])
+            if request["method"] == "eth_getBlockByNumber" and request["params"][0] == hex(last):
+                return result(request, None)
+            return None
+
+        lagging.rule = lag
+        events = await ledger.events(scene.run, 0, last)
+        assert [type(event).__name__ for event in events] == ["CheckpointPublished", "Allocated"]
+        await ledger.close()
+
+
+async def test_ranges_are_bounded_and_halved_where_the_endpoint_refuses_them(scene: EvmScene) -> None:
+    spans: list[int] = []
+
+    async def refuse(request: dict) -> web.Response | None:
+        if request["method"] != "eth_getLogs":
+            return None
+        (wanted,) = request["params"]
+        spans.append(int(wanted["toBlock"], 16) - int(wanted["fromBlock"], 16) + 1)
+        return error(request, -32005, "query returned more than 10000 results") if spans[-1] > 4 else None
+
+    async with RpcProxy(scene.anvil.rpc_url, refuse) as proxy:
+        ledger = await _reader(proxy.url, scene.deployment)
+        last = (await ledger.head()).number
+        events = await ledger.events(scene.run, 0, last + 10 * RANGE_BLOCKS)
+        assert [type(event).__name__ for event in events] == ["CheckpointPublished", "Allocated"]
+        assert max(spans) == last + 1
+        await ledger.close()
+
+
+async def test_an_endpoint_url_that_is_not_utf8_does_not_stop_the_reading(scene: EvmScene) -> None:
+    """Solidity takes any bytes for a string; anybody may send them."""
+    ledger = await scene.connect(scene.anvil.accounts[1])
+    url = b"http://\xff\xfe"
+    data = keccak(text="setEndpoint(string)")[:4] + (32).to_bytes(32) + len(url).to_bytes(32) + url.ljust(32, b"\0")
+    rpc = Rpc([scene.anvil.rpc_url], None)
+    call = {"from": scene.anvil.accounts[4].address, "to": ledger.coordinator, "data": "0x" + data.hex()}
+    await rpc.ask("eth_sendTransaction", [call], lambda answer: answer)
+    await rpc.close()
+
+    head = (await ledger.head()).number
+    (event,) = await ledger.events(scene.run, head, head)
+
+    assert (event.who, event.url) == (scene.anvil.accounts[4].address, "http://\ufffd\ufffd")
+    await ledger.close()
+
+
+async def test_times_are_read_from_headers_where_logs_do_not_tell_them(scene: EvmScene) -> None:
+    async def strip(request: dict) -> web.Response | None:
+        if request["method"] != "eth_getLogs":
+            return None
+        rpc = Rpc([scene.anvil.rpc_url], None)
+        logs = await rpc.ask("eth_getLogs", request["params"], lambda answer: answer)
+        await rpc.close()
+        assert isinstance(logs, list)
+        return result(request, [{key: log[key] for key in log if key != "blockTimestamp"} for log in logs])
+
+    plain = await _reader(scene.anvil.rpc_url, scene.deployment)
+    async with RpcProxy(scene.anvil.rpc_url, strip) as proxy:
+        stripped = await _reader(proxy.url, scene.deployment)
+        last = (await plain.head()).number
+        assert await stripped.events(scene.run, 0, last) == await plain.events(scene.run, 0, last)
+        await stripped.close()
+    await plain.close()
+
+
+# --- Blocks and beacons
+
+
+async def test_the_first_block_at_any_time_is_found(scene: EvmScene) -> None:
+    rpc = Rpc([scene.anvil.rpc_url], None)
+    for count, interval in ((40, 2), (3, 100), (30, 1)):
+        await rpc.ask("anvil_mine", [hex(count), hex(interval)], lambda answer: answer)
+    await rpc.close()
+    ledger = await _reader(scene.anvil.rpc_url, scene.deployment)
+    last = (await ledger.head()).number
+    times = [time for time, _ in await _headers(scene.anvil, last)]
+
+    for wanted in sorted({0, *times, *(time + 1 for time in times)}):
+        expected = next((number for number, time in enumerate(times) if time >= wanted), None)
+        found = await ledger.block_at(wanted)
+        assert (None if found is None else found.number) == expected
+    await ledger.close()
+
+
+async def test_a_devnet_beacon_is_the_hash_of_the_second_mix_after_it_once_confirmed(scene: EvmScene) -> None:
+    deployment = replace(scene.deployment, confirmations=3)
+    ledger = await _reader(scene.anvil.rpc_url, deployment)
+    number = (await ledger.head()).number
+
+    for _ in range(4):
+        await scene.anvil.mine()
+    assert await ledger.beacon(number) is None
+    await scene.anvil.mine()
+
+    mixes = await _headers(scene.anvil, number + 2)
+    assert await ledger.beacon(number) == keccak(mixes[number + 2][1])
+    await ledger.close()
+
+
+async def test_an_op_stack_beacon_is_the_mix_of_the_first_block_with_an_origin_24_seconds_later(
+    scene: EvmScene,
+) -> None:
+    """L1Block answers 12 * floor((now - 4) / 12): a slot of L1 every 12 s, seen at least 4 s late."""
+    rpc = Rpc([scene.anvil.rpc_url], None)
+    code = "0x600c600c600442030402" + "5f5260205ff3"
+    await rpc.ask("anvil_setCode", [L1_BLOCK, code], lambda answer: answer)
+    await rpc.ask("anvil_mine", [hex(60), hex(2)], lambda answer: answer)
+    await rpc.close()
+
+    async def op_geth(request: dict) -> web.Response | None:
+        return result(request, "Geth/v1.101") if request["method"] == "web3_clientVersion" else None
+
+    async with RpcProxy(scene.anvil.rpc_url, op_geth) as proxy:
+        ledger = await _reader(proxy.url, scene.deployment)
+        last = (await ledger.head()).number
+        headers = await _headers(scene.anvil, last)
+        for number in range(last - 59, last + 1):
+            origins = ((time - 4) // 12 * 12 for time, _ in headers)
+            late = [i for i, origin in enumerate(origins) if i > number and origin >= headers[number][0] + 24]
+            expected = Digest(headers[late[0]][1]) if late else None
+            assert await ledger.beacon(number) == expected
+        assert late == []
+        await ledger.close()
+
+
+# --- Keys
+
+
+async def test_no_key_is_in_an_error_or_the_journal(scene: EvmScene, tmp_path: Path) -> None:
+    ledger = await scene.connect(scene.anvil.accounts[1], tmp_path / "journal")
+    await ledger.faucet(1)
+    with pytest.raises(Reverted) as refusal:
+        await ledger.claim()
+    await ledger.close()
+
+    told = repr(refusal.getrepr(showlocals=True))
+    written = b"".join(file.read_bytes() for file in tmp_path.iterdir())  # noqa: ASYNC240 - a test may block
+    key = scene.anvil.accounts[1].key
+    assert key.hex() not in told
+    assert key not in written
