@@ -63,7 +63,7 @@ def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
     """
     folder = root / f"state-{max((number for number, _ in _saved(root)), default=0) + 1:08d}"
     with whole_folder(folder) as partial:
-        save_file({name: tensor.contiguous() for name, tensor in state.tensors.items()}, partial / _TENSORS)
+        _save_tensors(state.tensors, partial / _TENSORS)
         facts = _Facts(
             format=1,
             version=state.version,
@@ -99,6 +99,13 @@ def latest_state(root: Path) -> State | None:
     if saved:
         raise StoreError(f"none of the {len(saved)} training states in {root} can be used")
     return None
+
+
+def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:  # its own type, for a full disk too
+        raise StoreError(f"{path}: {error}") from error
 
 
 def _load(folder: Path) -> State:

@@ -49,7 +49,7 @@ def accuracy(scores: Sequence[Sequence[float]]) -> Accuracy:
 
     The error is that of the mean of the questions' means, as if questions were drawn from many like them.
 
-    Source: E. Miller, "Adding Error Bars to Evals", arXiv 2411.00640, section 2.2.
+    Source: E. Miller, "Adding Error Bars to Evals", arXiv 2411.00640.
 
     Raises: ValueError: fewer than two questions, or rows of different lengths.
     """

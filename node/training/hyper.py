@@ -20,11 +20,13 @@ class Hyper:
     max_gradient_norm: float = 1.0  # 0.1 there, for stability at 32B
     clip: float = 0.2
     delta: float = 4.0
-    kl: float = 0.0
-    entropy: float = 0.0
-    advantage_by_std: bool = False
+    kl: float = 0.0  # 0.001 there at first, then none; above 0 the base model is kept beside the policy
+    entropy: float = 0.0  # 1e-4 there
+    advantage_by_std: bool = False  # True there
     optimizer_steps: int = 1  # per batch; 8 there. More than 1 costs a forward pass for the old log-probabilities
-    micro_batch_tokens: int = 1024  # padded tokens of one forward pass; larger gains nothing on a CPU
+    micro_batch_tokens: int = (
+        1024  # padded tokens of one forward pass; on a CPU 1536 is 4% faster and takes 0.4 GB more
+    )
     head_chunk_tokens: int = 256  # rows whose logits over the whole vocabulary exist at once
 
     def __post_init__(self) -> None:

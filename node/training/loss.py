@@ -24,7 +24,7 @@ def policy_objective(logprobs: Tensor, old: Tensor, advantages: Tensor, clip: fl
 
     PPO's clip leaves rho unbounded where A < 0, and one token can then dominate the batch; delta bounds it.
 
-    Source: INTELLECT-2, arXiv 2505.07291, section 3.4.
+    Source: INTELLECT-2, arXiv 2505.07291.
     """
     ratio = torch.exp((logprobs - old).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     bounded = ratio.clamp(max=delta) * advantages
