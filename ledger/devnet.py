@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a second of imports that reading the chain can do without
 
 CHAIN_ID: Final = 31337  # anvil's own
 START_SECONDS: Final = 60.0  # it takes under one on a quiet machine
-STOP_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 30.0  # it may have a state file to write
 LISTENING: Final = "Listening on "
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
