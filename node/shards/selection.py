@@ -56,6 +56,11 @@ class Selection:
             return None
         return self._rng.choices(usable, [self.weight(each) for each in usable])[0]
 
+    def proven(self, source: str) -> bool:
+        """Whether it has sent a chunk, and has not failed since."""
+        record = self._record(source)
+        return record.bandwidth is not None and record.failures == 0
+
     def shuffled(self, numbers: Sequence[int]) -> list[int]:
         """In an order of this node's own."""
         return self._rng.sample(numbers, len(numbers))

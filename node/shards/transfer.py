@@ -159,13 +159,18 @@ class Transfer:
 
     def _source(self, wanted: _Wanted) -> tuple[str | None, int]:
         """Whom to ask for it, and for how many seconds that one may wait for it itself."""
+        everybody = self._sources()
         asked = self._flying.get(wanted.number, ("", 0.0))[0]
-        sources = [each for each in self._selection.usable(self._sources()) if each != asked]
+        sources = [each for each in self._selection.usable(everybody) if each != asked]
+        if len(everybody) == 1:
+            return self._selection.choose(sources), self._pace.wait_seconds
+        busy = {source for source, _ in self._flying.values()}
+        # One request at a time until the first chunk has come: one that stalls must not hold every worker.
+        sources = [each for each in sources if each not in busy or self._selection.proven(each)]
         holders = [each for each in sources if _has(self._bitmaps.get(each, b""), wanted.number)]
         if holders:
             return self._selection.choose(holders), 0
-        wait = self._pace.wait_seconds if len(sources) == 1 else self._pace.brief_wait_seconds
-        return self._selection.choose(sources), wait
+        return self._selection.choose(sources), self._pace.brief_wait_seconds
 
     async def _watch(self) -> None:
         while True:
@@ -175,12 +180,9 @@ class Transfer:
     async def _look(self) -> None:
         """Asks what the sources have, if there are several, and orders what to fetch from that."""
         sources = self._selection.usable(self._sources())
-        bitmaps: list[bytes | None] = []
-        watched: list[str] = []
-        if len(sources) > 1:
-            watched = sources if len(sources) <= MAX_WATCHED else self._sample(sources)
-            bitmaps = await asyncio.gather(*(self._bitmap(each) for each in watched))
-        self._bitmaps = {each: bits for each, bits in zip(watched, bitmaps, strict=True) if bits is not None}
+        watched = sources if len(sources) <= MAX_WATCHED else self._sample(sources)
+        bitmaps = await asyncio.gather(*(self._bitmap(each) for each in watched)) if len(watched) > 1 else [None]
+        self._bitmaps = {each: bits for each, bits in zip(watched, bitmaps, strict=False) if bits is not None}
         self._offered = self._by_rarity()
 
     async def _bitmap(self, source: str) -> bytes | None:

@@ -103,13 +103,15 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
     if (response.content_length or 0) > limit:
         response.close()
         raise Malformed(f"{response.url.origin()}: body of {response.content_length} bytes, at most {limit} are read")
-    body = bytearray()
+    pieces: list[bytes] = []
+    left = limit
     async for piece in response.content.iter_any():
-        if len(body) + len(piece) > limit:
+        left -= len(piece)
+        if left < 0:
             response.close()
             raise Malformed(f"{response.url.origin()}: body over {limit} bytes")
-        body += piece
-    return bytes(body)
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _any_socket(info: AddressInfo) -> socket.socket:

@@ -356,6 +356,33 @@ async def test_the_next_source_is_asked_when_one_stalls(
     assert time.monotonic() - started < 10
 
 
+async def test_one_request_at_most_hangs_when_a_source_says_it_has_all_and_stalls(
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+) -> None:
+    origin = CheckpointStore(tmp_path / "origin")
+    root = origin.add(source)
+    hanging = []
+
+    async def stall(request: web.Request) -> web.StreamResponse:
+        if "/have/" in request.path:
+            return web.Response(body=b"\xff")
+        if "/manifests/" in request.path:
+            return web.Response(body=origin.manifest_bytes(root))
+        hanging.append(request.path)
+        await asyncio.sleep(5)
+        return web.Response()
+
+    sources = [await answering(servers, stall), await serving(servers, origin)]
+    client = downloader(tmp_path / "leaf", http, sources)
+    client.timeouts = replace(TIMEOUTS, idle_seconds=30.0, total_seconds=30.0)
+    started = time.monotonic()
+
+    assert contents(await client.fetch(root)) == contents(source)
+
+    assert len(hanging) <= 1
+    assert time.monotonic() - started < 5
+
+
 async def test_not_found_says_how_much_is_missing_when_a_source_has_half(
     source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
 ) -> None:

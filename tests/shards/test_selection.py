@@ -70,6 +70,15 @@ def test_a_failure_lowers_the_success_rate_and_no_bandwidth_when_a_source_times_
     assert selection.weight("a") == pytest.approx(490_000)
 
 
+def test_a_source_is_proven_when_a_chunk_came_and_nothing_failed_since(selection: Selection) -> None:
+    selection.succeeded("a", 8, 1.0)
+    assert not selection.proven("a")
+    selection.succeeded("a", 4 << 20, 1.0)
+    assert selection.proven("a")
+    selection.failed("a", "stalled")
+    assert not selection.proven("a")
+
+
 def test_somebody_is_drawn_when_everybody_failed_very_often(selection: Selection, time: Time) -> None:
     for _ in range(1000):
         selection.failed("a", "down")
