@@ -99,20 +99,24 @@ def train(
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
     threads: Threads = None,
-    batch: Annotated[int, typer.Option("--batch", help="Rollouts that one optimiser step takes.", min=1)] = 32,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.", min=0)] = 3e-5,
+    batch: Annotated[
+        int | None, typer.Option("--batch", help="Rollouts of one optimiser step; default the preset's.", min=1)
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Of AdamW; default the preset's.", min=0)
+    ] = None,
     log_json: LogJson = False,
 ) -> None:
     """Train: turn accepted rollouts into the next version, publish it, serve the weights."""
+    from node.launch import training
     from node.models.resolve import resolve
-    from node.runtime import Training, run_trainer
-    from node.training.hyper import Hyper
+    from node.runtime import run_trainer
 
     place, account = _account(home, wallet, password_file)
     base = resolve(model, lambda line: typer.echo(line, err=True))
     settings = _settings(place, run, host, port, advertise, allow_private, threads)
-    training = Training(base, batch, Hyper(learning_rate=learning_rate))
-    _run("trainer", run_trainer(settings, _connector(rpc, deployment, place), account, training), log_json)
+    plan = training(model, base, batch, learning_rate)
+    _run("trainer", run_trainer(settings, _connector(rpc, deployment, place), account, plan), log_json)
 
 
 @reported

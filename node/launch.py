@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,10 +25,13 @@ from node.runspec import (
     WindowsSpec,
     worst_case_units,
 )
+from node.runtime import Training
 from node.shards.manifest import build
 from node.tasks.taskset import describe
 from node.tasks.tokenizer import load_tokenizer
 from node.terms import params_of
+from node.training import hyper
+from node.training.hyper import Hyper
 
 PRICE_PER_UNIT = 10**12  # base units of an 18-decimal token: a full demo submission earns a few tokens
 DETECTION_POWER = 0.99  # of one audited leaf against a gross fraud; docs/protocol.md, "Penalty"
@@ -52,12 +55,12 @@ class Preset:
     groups: int
     group_size: int
     batch_rollouts: int
-    learning_rate: float
+    hyper: Hyper
 
 
 PRESETS: Mapping[str, Preset] = {
-    "smollm2": Preset("arithmetic", {"terms": 2, "digits": 1}, 64, 40, 2, 8, 32, 3e-5),
-    "tiny": Preset("residues", {}, 8, 40, 2, 16, 64, 1e-3),
+    "smollm2": Preset("arithmetic", {"terms": 2, "digits": 1}, 64, 40, 2, 8, 32, hyper.SMOLLM2),
+    "tiny": Preset("residues", {}, 8, 40, 2, 16, 64, hyper.TINY),
 }
 
 
@@ -80,6 +83,13 @@ def preset(name: str) -> Preset:
     if name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def training(model: str, base: Path, batch: int | None, learning_rate: float | None) -> Training:
+    """What the trainer of a run on `model` uses: its preset's settings, or smollm2's, where nothing else is said."""
+    chosen = PRESETS.get(model, PRESETS["smollm2"])
+    rate = chosen.hyper.learning_rate if learning_rate is None else learning_rate
+    return Training(base, batch or chosen.batch_rollouts, replace(chosen.hyper, learning_rate=rate))
 
 
 @cache

@@ -14,7 +14,6 @@ from node.devnet.cast import Cast, Player, RoleFailed
 from node.devnet.examination import examine
 from node.devnet.observer import Observer
 from node.devnet.report import Report, report
-from node.launch import preset
 from node.peers.client import PeerClient
 from node.queries import fetch_checkpoint, read_record
 from node.training.evaluation import Accuracy
@@ -111,13 +110,9 @@ async def _create(show: Show, cast: Cast, roles: Roles, say: Say) -> int:
 
 async def _start(show: Show, cast: Cast, roles: Roles, run: int) -> None:
     """Starts every role as its own process, each through the command that people use."""
-    chosen = preset(show.model)
     common = ("--run", str(run), "--host", "127.0.0.1", "--allow-private")
     engine = ("--engine", show.engine, "--threads", "1")
-    await cast.start(
-        roles.trainer, "train", *common, "--model", show.model, "--batch", str(chosen.batch_rollouts),
-        "--learning-rate", str(chosen.learning_rate), "--threads", "1",
-    )  # fmt: skip
+    await cast.start(roles.trainer, "train", *common, "--model", show.model, "--threads", "1")
     await cast.start(roles.relay, "relay", *common)
     for player in roles.validators:
         await cast.start(player, "validate", *common, *engine)

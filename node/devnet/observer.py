@@ -1,10 +1,11 @@
 """An observer of a run: reads the chain, fetches what anyone may fetch, believes nobody."""
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from pydantic_core import from_json
 
 from ledger.base import (
     Address,
@@ -123,7 +124,7 @@ class Observer:
             return
         try:
             data = await self.peers.evidence(url, report.evidence, MAX_EVIDENCE_BYTES)
-            self.evidence[report.evidence] = json.loads(data)
+            self.evidence[report.evidence] = from_json(data)
         except (NotFound, Malformed, ValueError):
             return
 

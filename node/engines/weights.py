@@ -6,13 +6,13 @@ Only safetensors are read, names, shapes and types must be exactly the model's, 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic_core import from_json
 from safetensors import SafetensorError, safe_open
 
 from node.engines.slots import ATTENTION, attention
@@ -36,7 +36,7 @@ def read_config(folder: Path) -> bytes:
         data = (folder / "config.json").read_bytes()
         if len(data) > MAX_CONFIG_BYTES:
             raise EngineError(f"{folder}/config.json: {len(data)} bytes, at most {MAX_CONFIG_BYTES} are read")
-        config = json.loads(data)
+        config = from_json(data)
     except (OSError, ValueError, RecursionError) as error:
         raise EngineError(f"{folder}: no usable config.json: {error}") from error
     if not isinstance(config, dict) or "auto_map" in config:

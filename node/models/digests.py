@@ -6,10 +6,11 @@ Digests are SHA-256 over the exact bytes of a file; one that the folder does not
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
+
+from pydantic_core import from_json
 
 from node.errors import ConfigError, Malformed
 from node.models.tensors_file import TensorInfo, read_header
@@ -135,7 +136,7 @@ def _template(folder: Path) -> bytes:
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(_read(path))
+        value = from_json(_read(path))
     except (ValueError, RecursionError) as error:
         raise Malformed(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from pydantic_core import from_json
 
 from node.errors import Malformed
 
@@ -62,7 +63,7 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
             raise Malformed(f"{path.name}: not a safetensors file (header of {size} bytes)")
         text = file.read(size)
     try:
-        header = json.loads(text)
+        header = from_json(text)
         header.pop("__metadata__", None)
         return {str(name): TensorInfo(str(info["dtype"]), _shape(info["shape"])) for name, info in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,9 +1,10 @@
 """The tensor table at the head of a safetensors file: where each tensor's bytes lie. No tensor is read."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic_core import from_json
 
 from node.errors import Malformed
 
@@ -50,7 +51,7 @@ def read_tensors(path: Path) -> list[TensorEntry]:
             raise Malformed(f"{path.name}: safetensors header of {length} bytes in a file of {file_bytes}")
         header = file.read(length)
     try:
-        table = json.loads(header)
+        table = from_json(header)
         entries = [
             _entry(path.name, 8 + length, name, fields) for name, fields in table.items() if name != "__metadata__"
         ]

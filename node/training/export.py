@@ -4,7 +4,6 @@ Headers are the base's own, byte for byte, so that the same weights give the sam
 is the base itself, and a patch between two versions never moves a tensor.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic_core import from_json
 from torch import Tensor
 
 from node.errors import ConfigError, StoreError
@@ -80,7 +80,7 @@ def _read_header(file: BinaryIO) -> bytes:
 
 def _entries(header: bytes, source: Path) -> Iterator[_Entry]:
     try:
-        for name, info in json.loads(header).items():
+        for name, info in from_json(header).items():
             if name != "__metadata__":
                 begin, end = info["data_offsets"]
                 yield _Entry(name, info["dtype"], tuple(info["shape"]), int(begin), int(end))
