@@ -86,10 +86,11 @@ class Settings:
 
         Raises: ConfigError.
         """
-        url = self.advertise or f"http://{self.host}:{port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        url = self.advertise or f"http://{host}:{port}"
         if self.advertise is None and self.host in {"0.0.0.0", "::"}:
             raise ConfigError(
-                f"no peer can reach http://{self.host}:{port}: say under which URL this machine is reachable with "
+                f"no peer can reach http://{host}:{port}: say under which URL this machine is reachable with "
                 f"--advertise http://NAME-OR-ADDRESS:{port}, or bind one address with --host"
             )
         if len(url.encode()) > 256:

@@ -35,14 +35,22 @@ def write_atomically(path: Path, data: bytes) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Holds `path` against a second process for as long as the block runs.
 
-    Raises: ConfigError: another process holds it.
+    Raises:
+        ConfigError: another process holds it.
+        StoreError: the disk refused.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise ConfigError(
                 f"another process of this machine already runs this key in this run (it holds {path}): stop it first"
             ) from error
+        except OSError as error:
+            raise StoreError(f"{path} cannot be locked: {error.strerror or error}") from error
         yield

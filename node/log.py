@@ -5,6 +5,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+MAX_CHARACTERS = 500  # of one field
+
 LOGGER = logging.getLogger("intellect-node")
 
 
@@ -32,7 +34,13 @@ def _plain(value: object) -> str | int | float:
         return "0x" + value.hex()
     if isinstance(value, float):
         return round(value, 4)
-    return value if isinstance(value, int) else str(value)
+    return value if isinstance(value, int) else _harmless(str(value))
+
+
+def _harmless(text: str) -> str:
+    """`text` on one line, cut short: what a peer wrote must neither forge a line nor steer a terminal."""
+    shown = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text[:MAX_CHARACTERS])
+    return shown if len(text) <= MAX_CHARACTERS else shown + "…"
 
 
 class _Lines(logging.Formatter):

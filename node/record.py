@@ -4,7 +4,7 @@ Everything here can be recomputed by anyone from the chain alone; nothing in it 
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -58,6 +58,7 @@ class Record:
     next_block: int = 0
     checkpoints: list[CheckpointPublished] = field(default_factory=list)
     submissions: dict[Digest, Submission] = field(default_factory=dict)
+    unfinished: dict[Digest, None] = field(default_factory=dict)  # those without a final state, oldest first
     commits: dict[tuple[Version, Address], list[Submitted]] = field(default_factory=dict)
     allocated: dict[Address, Allocated] = field(default_factory=dict)  # the first one of each node
     endpoints: dict[Address, str] = field(default_factory=dict)
@@ -95,6 +96,7 @@ class Record:
                 self.checkpoints.append(event)
             case Submitted():
                 self.submissions[event.commitment] = Submission(event)
+                self.unfinished[event.commitment] = None
                 self.commits.setdefault((event.version, event.node), []).append(event)
             case Settled() | Reported() | Convicted() | Voided() | Expired() | SlashExecuted():
                 self._change(event)
@@ -130,6 +132,8 @@ class Record:
             case SlashExecuted():
                 new = replace(known, state=State.SLASHED, slash=event, concluded=event.block)
         self.submissions[event.commitment] = new
+        if new.state.final:
+            self.unfinished.pop(event.commitment, None)
 
     @property
     def latest(self) -> Version | None:
@@ -160,9 +164,18 @@ class Record:
             return None
         return max(self.checkpoints[version].block.number, allocated.block.number)
 
-    def open_submissions(self) -> Iterator[Submission]:
+    def open_submissions(self) -> tuple[Submission, ...]:
         """Those without a final state, oldest first."""
-        return (s for s in self.submissions.values() if not s.state.final)
+        return tuple(self.submissions[commitment] for commitment in self.unfinished)
+
+    def made_in(self, versions: Container[int]) -> tuple[Submission, ...]:
+        """The submissions of `versions`, final or not."""
+        commits = (made for (version, _), made in self.commits.items() if version in versions)
+        return tuple(self.submissions[made.commitment] for same in commits for made in same)
+
+    def is_final(self, commitment: Digest) -> bool:
+        found = self.submissions.get(commitment)
+        return found is not None and found.state.final
 
     def due(self, submission: Submission) -> int:
         """The time from which a submission can be settled."""

@@ -21,7 +21,13 @@ Say = Callable[[str], None]
 
 
 async def verify_evidence(
-    ledger: Ledger, path: Path, home: Home, allow_private: bool, threads: int | None, say: Say
+    ledger: Ledger,
+    path: Path,
+    home: Home,
+    allow_private: bool,
+    threads: int | None,
+    say: Say,
+    engine: str = "transformers",
 ) -> dict[str, Any]:
     """Looks at the case in an evidence file again: what it claims, what is found here, whether that confirms it.
 
@@ -36,7 +42,7 @@ async def verify_evidence(
         raise ConfigError(f"{path} is about contract {claim.contract} on chain {claim.chain_id}: name that deployment")
     spec, record = await read_record(ledger, claim.run)
     folder = await fetch_checkpoint(ledger, claim.run, claim.version, home, allow_private, say)
-    found = await _look(ledger, spec, record, evidence, folder, threads)
+    found = await _look(ledger, spec, record, evidence, folder, EngineChoice(engine, threads))
     return _result(evidence, found)
 
 
@@ -50,7 +56,7 @@ def _read(path: Path) -> Evidence:
 
 
 async def _look(
-    ledger: Ledger, spec: RunSpec, record: Record, evidence: Evidence, folder: Path, threads: int | None
+    ledger: Ledger, spec: RunSpec, record: Record, evidence: Evidence, folder: Path, choice: EngineChoice
 ) -> Verdict:
     claim = evidence.claim
     if claim.commitment not in record.submissions:
@@ -65,13 +71,13 @@ async def _look(
     case = await asyncio.to_thread(reopen, evidence, claim.commitment, spec, tasks)
     if not isinstance(case.verdict, Undecided) or not case.rollouts:
         return case.verdict
-    return await asyncio.to_thread(_replayed, spec, case, folder, threads)
+    return await asyncio.to_thread(_replayed, spec, case, folder, choice)
 
 
-def _replayed(spec: RunSpec, case: Reopened, folder: Path, threads: int | None) -> Verdict:
+def _replayed(spec: RunSpec, case: Reopened, folder: Path, choice: EngineChoice) -> Verdict:
     """The model's say on the exhibited leaves."""
     leaves = sorted(case.rollouts)
-    engine = make_engine(EngineChoice(threads=threads), policy_of(spec))
+    engine = make_engine(choice, policy_of(spec))
     try:
         engine.load(folder)
         replays = engine.replay(case.subject.seed, [case.rollouts[leaf] for leaf in leaves], lambda done, total: None)

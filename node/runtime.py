@@ -11,31 +11,30 @@ from pathlib import Path
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Ledger, Run, RunId
-from ledger.errors import Reverted
+from ledger.base import Digest, Ledger, Run, RunId
+from ledger.errors import LedgerError, Reverted
 from node.clock import SystemClock
 from node.config import Settings
 from node.engines.base import Engine, Policy
-from node.errors import ConfigError, NotFound, SpecMismatch
+from node.errors import ConfigError, NodeError, NotFound, SpecMismatch
 from node.files import locked
-from node.log import event
+from node.log import LOGGER, event, warn
 from node.peers.client import PeerClient
 from node.peers.server import Mailbox
 from node.peers.server import add_routes as add_peer_routes
 from node.record import Record
-from node.roles.audit import Auditor
-from node.roles.casebook import Casebook
-from node.roles.closing import Closer
+from node.roles.accepting import Accepted
+from node.roles.assembly import validator_of
 from node.roles.directory import weight_sources
-from node.roles.exhibits import Exhibits
 from node.roles.frauds import Workmanship, workmanship
+from node.roles.handover import Handover
 from node.roles.intake import Intake
 from node.roles.mailbox import FileMailbox
+from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.registration import Registration
 from node.roles.relay import Relay
 from node.roles.trainer import Trainer
-from node.roles.validator import Validator
 from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
@@ -72,7 +71,7 @@ async def open_run(ledger: Ledger, run: int) -> tuple[Run, RunSpec]:
         found = await ledger.run(RunId(run))
     except Reverted as error:
         count = await ledger.run_count()
-        raise ConfigError(f"there is no run {run} on this chain: it has {count}, numbered from 0") from error
+        raise ConfigError(f"there is no run {run} on this chain: it has {count}, numbered from 1") from error
     if hashlib.sha256(found.spec).digest() != found.spec_digest:
         raise SpecMismatch(f"the spec of run {run} does not have the digest that the contract holds")
     spec = RunSpec.parse(found.spec)
@@ -206,9 +205,9 @@ async def _work(
     async with membership(connect, node_key, settings) as member:
         intake = Intake(member, RolloutStore(member.state.rollouts))
         tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
-        worker = Worker(member, provider, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
+        maker = Maker(member, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
         async with served(member, FileMailbox(intake, takes=False)):
-            await worker.run()
+            await Worker(member, provider, maker, Handover(member)).run()
 
 
 async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccount, engine: EngineChoice) -> None:
@@ -219,15 +218,25 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
                 f"{member.account} is no validator of run {settings.run}: its owner named "
                 + ", ".join(member.run.params.validators)
             )
-        intake = Intake(member, RolloutStore(member.state.rollouts))
         tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
-        auditor = Auditor(member, make_engine(engine, policy_of(member.spec)), tasks, intake)
-        casebook = Casebook(member.state.cases, member.domain, frozenset(member.run.params.validators))
-        exhibits = Exhibits(member.state.evidence, auditor.evidence)
-        closer = Closer(member, wallet, casebook)
-        validator = Validator(member, wallet, intake, casebook, auditor, exhibits, closer)
-        async with served(member, validator):
+        chosen = make_engine(engine, policy_of(member.spec))
+        validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
+        async with served(member, mailbox):
             await validator.run()
+
+
+async def contained(what: str, commitment: Digest, work: Awaitable[bool | None]) -> bool | None:
+    """The outcome of what one submission needs; None where it failed, so that the others go on.
+
+    Whatever a stranger's file provokes, a bug of ours included, must not stop a validator: all would stop at once.
+    """
+    try:
+        return await work
+    except (NodeError, LedgerError) as error:
+        warn(f"{what} interrupted, trying again", commitment=commitment, reason=error)
+    except Exception as error:
+        LOGGER.exception("%s of 0x%s failed: this is a bug (%s)", what, commitment.hex(), type(error).__name__)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +260,8 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
         learner = await asyncio.to_thread(resumed_learner, member, training)
         intake = Intake(member, RolloutStore(member.state.rollouts))
         async with served(member, FileMailbox(intake, takes=True)):
-            await Trainer(member, learner, tasks, intake, training.base, rule_of(member.spec, training)).run()
+            accepted = Accepted(member, tasks, intake)
+            await Trainer(member, learner, accepted, training.base, rule_of(member.spec, training)).run()
 
 
 def rule_of(spec: RunSpec, training: Training) -> BatchRule:

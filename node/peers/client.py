@@ -18,9 +18,11 @@ from node.peers.wire import (
     parse_batch,
     parse_verdicts,
 )
-from node.transport import read_limited
+from node.transport import Timeouts, read_limited, vet_url
 
 MAX_MANIFEST_BYTES = 64 << 20  # 1 MB describes 62 GB of weights
+QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
+BULK = Timeouts()  # for files
 TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer otherwise later
 
 
@@ -35,42 +37,59 @@ class PeerClient:
 
     async def push_submission(self, url: str, commitment: Digest, data: bytes) -> None:
         """Hands a rollout file to a validator or the trainer."""
-        await self._ask("POST", f"{url}/v1/submissions/0x{commitment.hex()}", data)
+        await self._ask("POST", url, f"submissions/0x{commitment.hex()}", data, timeouts=BULK)
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
-        return await self._ask("GET", f"{url}/v1/submissions/0x{commitment.hex()}", limit=limit)
+        return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=BULK)
 
     async def push_verdicts(self, url: str, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
-        await self._ask("POST", f"{url}/v1/verdicts/0x{commitment.hex()}", encode_verdicts(messages))
+        await self._ask("POST", url, f"verdicts/0x{commitment.hex()}", encode_verdicts(messages))
 
     async def verdicts(self, url: str, commitment: Digest) -> tuple[SignedMessage, ...]:
-        return parse_verdicts(await self._ask("GET", f"{url}/v1/verdicts/0x{commitment.hex()}"))
+        return parse_verdicts(await self._ask("GET", url, f"verdicts/0x{commitment.hex()}"))
 
     async def propose(self, url: str, run: RunId, commitments: Sequence[Digest]) -> BatchAnswer:
-        return parse_answer(await self._ask("POST", f"{url}/v1/batches", encode_proposal(run, commitments)))
+        return parse_answer(await self._ask("POST", url, "batches", encode_proposal(run, commitments)))
 
     async def batch(self, url: str, commitment: Digest) -> SignedBatch:
-        return parse_batch(await self._ask("GET", f"{url}/v1/batches/0x{commitment.hex()}"))
+        return parse_batch(await self._ask("GET", url, f"batches/0x{commitment.hex()}"))
 
     async def evidence(self, url: str, digest: Digest, limit: int) -> bytes:
-        return await self._ask("GET", f"{url}/v1/evidence/{digest.hex()}", limit=limit)
+        return await self._ask("GET", url, f"evidence/{digest.hex()}", limit=limit, timeouts=BULK)
 
     async def manifest(self, url: str, root: Digest) -> bytes:
         """The bytes of a checkpoint's manifest: hash them before use."""
-        return await self._ask("GET", f"{url}/v1/manifests/{root.hex()}", limit=MAX_MANIFEST_BYTES)
+        return await self._ask("GET", url, f"manifests/{root.hex()}", limit=MAX_MANIFEST_BYTES, timeouts=BULK)
 
     async def have(self, url: str, root: Digest) -> bytes:
         """The peer's bitmap of verified chunks of checkpoint `root`."""
-        return await self._ask("GET", f"{url}/v1/have/{root.hex()}")
+        return await self._ask("GET", url, f"have/{root.hex()}")
 
-    async def _ask(self, method: str, url: str, body: bytes | None = None, limit: int = MAX_JSON_BYTES) -> bytes:
+    async def _ask(
+        self,
+        method: str,
+        base: str,
+        path: str,
+        body: bytes | None = None,
+        limit: int = MAX_JSON_BYTES,
+        timeouts: Timeouts = QUICK,
+    ) -> bytes:
         try:
-            async with self.session.request(method, url, data=body, allow_redirects=False) as response:
-                if response.status in TRY_AGAIN or response.status >= 500:
-                    raise NotFound(f"{url} answered {response.status}")
-                if response.status >= 300:
-                    reason = (await read_limited(response, 4096)).decode(errors="replace")
-                    raise Malformed(f"{url} refused with {response.status}: {reason[:300]}")
-                return await read_limited(response, limit)
+            # Private addresses are the session's to refuse, after resolution.
+            url = vet_url(base, allow_private=True) / "v1" / path
+            async with self.session.request(
+                method, url, data=body, allow_redirects=False, timeout=timeouts.client()
+            ) as response:
+                return await _answer(response, limit)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise NotFound(f"{url} does not answer: {error or type(error).__name__}") from error
+            raise NotFound(f"{base} does not answer: {error or type(error).__name__}") from error
+
+
+async def _answer(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Raises: NotFound, Malformed."""
+    if response.status in TRY_AGAIN or response.status >= 500:
+        raise NotFound(f"{response.url.origin()} answered {response.status}")
+    if response.status >= 300:
+        reason = (await read_limited(response, 4096)).decode(errors="replace")
+        raise Malformed(f"{response.url.origin()} refused with {response.status}: {reason[:300]}")
+    return await read_limited(response, limit)

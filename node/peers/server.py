@@ -1,11 +1,16 @@
 """The answering side: HTTP routes over a `Mailbox`, which each role fills in as far as it takes part."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
 
 from ledger.base import Digest, RunId
+from ledger.errors import LedgerError
 from ledger.messages import SignedMessage
 from node.errors import Malformed, NotFound
 from node.peers.wire import (
@@ -21,6 +26,9 @@ from node.peers.wire import (
 )
 from node.transport import problem
 
+FILES_AT_ONCE = 4  # as many bytes as this many whole files are held of all uploads together
+LEAST_UPLOAD_BYTES = 64 << 20  # of all uploads together, where a run's files are small
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -28,46 +36,64 @@ class NotYet(NotFound):
     """This node's chain has not seen the commitment: the sender repeats (425)."""
 
 
+class Busy(NotFound):
+    """This node cannot take more at present: the sender repeats (503)."""
+
+
 class Mailbox(Protocol):
-    """What a role does with each request. `Malformed` answers 422, `NotFound` 404, `NotYet` 425."""
+    """What a role does with each request. `Malformed` answers 422, `NotFound` 404, `NotYet` 425, `Busy` 503."""
 
     @property
     def max_file_bytes(self) -> int: ...
-    async def submission(self, commitment: Digest) -> bytes: ...
+    async def submission(self, commitment: Digest) -> Path:
+        """The rollout file."""
+
+    async def wants_submission(self, commitment: Digest) -> bool:
+        """Whether the file is to be sent at all: asked before a byte of it is read."""
+
     async def take_submission(self, commitment: Digest, data: bytes) -> None: ...
     async def verdicts(self, commitment: Digest) -> Sequence[SignedMessage]: ...
     async def take_verdicts(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None: ...
     async def batch(self, commitment: Digest) -> SignedBatch: ...
     async def sign_batch(self, run: RunId, commitments: Sequence[Digest]) -> BatchAnswer: ...
-    async def evidence(self, digest: Digest) -> bytes: ...
+    async def evidence(self, digest: Digest) -> Path: ...
 
 
 def add_routes(app: web.Application, mailbox: Mailbox) -> None:
     """Serves `mailbox` under /v1. Every body is limited, every path parsed before it is used."""
+    room = _Room(max(LEAST_UPLOAD_BYTES, FILES_AT_ONCE * mailbox.max_file_bytes))
 
-    async def get_submission(request: web.Request) -> web.Response:
-        return _octets(await mailbox.submission(_digest(request)))
+    async def get_submission(request: web.Request) -> web.StreamResponse:
+        return _file(await mailbox.submission(_digest(request)))
 
-    async def post_submission(request: web.Request) -> web.Response:
-        await mailbox.take_submission(_digest(request), await _body(request, mailbox.max_file_bytes))
+    async def post_submission(request: web.Request) -> web.StreamResponse:
+        commitment = _digest(request)
+        if await mailbox.wants_submission(commitment):
+            with room.claimed() as claim:
+                data = await _body(request, mailbox.max_file_bytes, claim)
+                await mailbox.take_submission(commitment, data)
         return web.Response(status=204)
 
-    async def get_verdicts(request: web.Request) -> web.Response:
+    async def get_verdicts(request: web.Request) -> web.StreamResponse:
         return _json(encode_verdicts(await mailbox.verdicts(_digest(request))))
 
-    async def post_verdicts(request: web.Request) -> web.Response:
-        await mailbox.take_verdicts(_digest(request), parse_verdicts(await _body(request, MAX_JSON_BYTES)))
+    async def post_verdicts(request: web.Request) -> web.StreamResponse:
+        commitment = _digest(request)
+        with room.claimed() as claim:
+            messages = parse_verdicts(await _body(request, MAX_JSON_BYTES, claim))
+            await mailbox.take_verdicts(commitment, messages)
         return web.Response(status=204)
 
-    async def get_batch(request: web.Request) -> web.Response:
+    async def get_batch(request: web.Request) -> web.StreamResponse:
         return _json(encode_batch(await mailbox.batch(_digest(request))))
 
-    async def post_batch(request: web.Request) -> web.Response:
-        run, commitments = parse_proposal(await _body(request, MAX_JSON_BYTES))
+    async def post_batch(request: web.Request) -> web.StreamResponse:
+        with room.claimed() as claim:
+            run, commitments = parse_proposal(await _body(request, MAX_JSON_BYTES, claim))
         return _json(encode_answer(await mailbox.sign_batch(run, commitments)))
 
-    async def get_evidence(request: web.Request) -> web.Response:
-        return _octets(await mailbox.evidence(_digest(request)))
+    async def get_evidence(request: web.Request) -> web.StreamResponse:
+        return _file(await mailbox.evidence(_digest(request)))
 
     app.router.add_get("/v1/submissions/{digest}", _guarded(get_submission))
     app.router.add_post("/v1/submissions/{digest}", _guarded(post_submission))
@@ -78,6 +104,36 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
     app.router.add_get("/v1/evidence/{digest}", _guarded(get_evidence))
 
 
+@dataclass(slots=True)
+class _Room:
+    """How many bytes of bodies may be in memory, all requests together: counted as they come, not as announced."""
+
+    free: int
+
+    @contextmanager
+    def claimed(self) -> Iterator["_Claim"]:
+        claim = _Claim(self)
+        try:
+            yield claim
+        finally:
+            self.free += claim.size
+
+
+@dataclass(slots=True)
+class _Claim:
+    """What one request holds of the room."""
+
+    room: _Room
+    size: int = 0
+
+    def grow(self, size: int) -> None:
+        """Raises: Busy."""
+        if size > self.room.free:
+            raise Busy("this node is taking in as much as it can hold: send it again")
+        self.room.free -= size
+        self.size += size
+
+
 def _guarded(handler: Handler) -> Handler:
     """`handler`, its refusals answered as problems: a peer's mistake is never this node's error."""
 
@@ -86,36 +142,40 @@ def _guarded(handler: Handler) -> Handler:
             return await handler(request)
         except NotYet as error:
             return problem(425, "too early", str(error))
+        except Busy as error:
+            return problem(503, "busy", str(error))
         except NotFound as error:
             return problem(404, "not here", str(error))
         except Malformed as error:
             return problem(422, "refused", str(error)[:500])
+        except LedgerError:
+            return problem(503, "no chain", "this node cannot ask the chain at present")
 
     return answer
 
 
 def _digest(request: web.Request) -> Digest:
-    text = request.match_info["digest"].removeprefix("0x")
-    if len(text) != 64:
-        raise Malformed("a digest is 64 hex digits")
+    text = request.match_info["digest"]
+    if re.fullmatch("(0x)?[0-9a-f]{64}", text) is None:
+        raise Malformed("a digest is 64 lower-case hex digits")
     return Digest(from_hex(text))
 
 
-async def _body(request: web.Request, limit: int) -> bytes:
+async def _body(request: web.Request, limit: int, claim: _Claim) -> bytes:
     if request.content_length is not None and request.content_length > limit:
         raise Malformed(f"body of {request.content_length} bytes: at most {limit} are read")
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     async for part in request.content.iter_chunked(1 << 16):
-        size += len(part)
-        if size > limit:
+        if len(body) + len(part) > limit:
             raise Malformed(f"body over {limit} bytes")
-        parts.append(part)
-    return b"".join(parts)
+        claim.grow(len(part))
+        body += part
+    return bytes(body)
 
 
-def _octets(data: bytes) -> web.Response:
-    return web.Response(body=data, content_type="application/octet-stream")
+def _file(path: Path) -> web.StreamResponse:
+    """By sendfile: whoever reads slowly holds a socket buffer, not a file."""
+    return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
 
 
 def _json(data: bytes) -> web.Response:

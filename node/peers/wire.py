@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import from_json
 
 from ledger.base import Digest, RunId
 from ledger.errors import LedgerError
-from ledger.messages import SignedMessage
+from ledger.messages import MAX_JSON_INTEGER, SignedMessage
 from node.errors import Malformed
 
 MAX_BATCH = 64  # entries of one `settle`; protocol, "Contract surface"
@@ -30,7 +32,7 @@ class _Wire(BaseModel):
 
 
 class _BatchBody(_Wire):
-    run: Annotated[int, Field(ge=0)]
+    run: Annotated[int, Field(ge=0, le=MAX_JSON_INTEGER)]
     commitments: Annotated[list[Hash], Field(min_length=1, max_length=MAX_BATCH)]
 
 
@@ -65,11 +67,11 @@ def to_hex(data: bytes) -> str:
 
 
 def from_hex(text: str) -> bytes:
-    """Raises: Malformed."""
-    try:
-        return bytes.fromhex(text.removeprefix("0x"))
-    except ValueError as error:
-        raise Malformed(f"not hex: {text[:80]!r}") from error
+    """Lower-case digits only, so that one value has one spelling. Raises: Malformed."""
+    digits = text.removeprefix("0x")
+    if len(digits) % 2 or re.fullmatch("[0-9a-f]*", digits) is None:
+        raise Malformed(f"not lower-case hex: {text[:80]!a}")
+    return bytes.fromhex(digits)
 
 
 def _digests(values: Sequence[str]) -> tuple[Digest, ...]:
@@ -121,7 +123,7 @@ def encode_verdicts(messages: Sequence[SignedMessage]) -> bytes:
 def parse_verdicts(data: bytes) -> tuple[SignedMessage, ...]:
     """Raises: Malformed. The signatures are parsed, not verified."""
     try:
-        rows = json.loads(data)
+        rows = from_json(data)
         if not isinstance(rows, list) or len(rows) > MAX_VERDICTS:
             raise Malformed(f"verdicts: a list of at most {MAX_VERDICTS} is read")
         return tuple(SignedMessage.parse(row) for row in rows)
@@ -133,4 +135,6 @@ def _parse(kind: type[Body], data: bytes) -> Body:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        raise Malformed(f"{kind.__name__.strip('_')}: {error}") from error
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(ascii(str(part)[:40])[1:-1] for part in first["loc"]) or "body"
+        raise Malformed(f"{kind.__name__.strip('_')}: {where}: {first['msg']}") from None

@@ -10,7 +10,7 @@ from ledger.base import WHOLE_FILE, Address, Block, Digest, Version
 from node.checks.base import Subject, cheap, deep
 from node.checks.evidence import Evidence, Versions, gather
 from node.engines.base import Engine
-from node.errors import Malformed, NotFound
+from node.errors import EngineError, Malformed, NotFound, SpecMismatch
 from node.log import event
 from node.record import Submission
 from node.roles.intake import Intake
@@ -57,11 +57,15 @@ class Auditor:
         return self.draws[commitment]
 
     async def _draw(self, submission: Submission) -> Draw | None:
-        ledger = self.member.ledger
-        block = await ledger.block_at(self.member.record.audit_time(submission))
+        ledger, time = self.member.ledger, self.member.record.audit_time(submission)
+        if self.member.record.head.time < time:
+            return None
+        block = await ledger.block_at(time)
         beacon = None if block is None else await ledger.beacon(block.number)
+        if block is None or beacon is None:
+            return None
         subject = await self.subject(submission)
-        if block is None or beacon is None or subject is None:
+        if subject is None:
             return None
         key = audit_key(beacon, submission.made.commitment)
         leaves = draw(key, unit_list(subject.rollouts, subject.spec), subject.spec.audit.leaves)
@@ -116,7 +120,7 @@ class Auditor:
         """The checks that need the model, on `leaves`: the first rejection, else what was measured.
 
         Raises:
-            EngineError, Unreachable: nothing was decided.
+            EngineError: nothing was decided.
         """
         wanted = sorted(leaves)
         subject = await self.subject(submission)
@@ -126,12 +130,16 @@ class Auditor:
             return Accepted()
         try:
             await self._load(submission.made.version)
-        except NotFound as error:
+        except (NotFound, SpecMismatch) as error:
             return Undecided(str(error))
         self.judged[submission.made.commitment] = tuple(wanted)
         rows = [subject.rollouts[leaf] for leaf in wanted]
         started = self.member.clock.monotonic()
-        replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, _silent)
+        try:
+            replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, _silent)
+        except EngineError:
+            self.loaded = None  # a fresh start for the next submission
+            raise
         verdict = await asyncio.to_thread(deep, subject, dict(zip(wanted, replays, strict=True)))
         event("audited", commitment=submission.made.commitment, leaves=len(wanted),
               seconds=self.member.clock.monotonic() - started, verdict=type(verdict).__name__,
@@ -151,11 +159,21 @@ class Auditor:
         return gather(claim_of(self.member, made), rejected, preimages, judged, block, versions).encode()
 
     async def _load(self, version: Version) -> None:
+        """Swaps in the weights of `version` where they are here: waiting for them would hold up every other audit."""
         if self.loaded == version:
             return
+        if await asyncio.to_thread(self.member.held, version) is None:
+            raise NotFound(f"the weights of version {version} are not here yet")
         folder = await self.member.weights(version)
+        self.loaded = None
         await asyncio.to_thread(self.engine.load, folder)
         self.loaded = version
+
+    def forget(self, commitment: Digest) -> None:
+        """Drops what was found about a submission that is final."""
+        self.draws.pop(commitment, None)
+        self.cheap_verdicts.pop(commitment, None)
+        self.judged.pop(commitment, None)
 
 
 def _figures(verdict: Verdict) -> dict[str, object]:

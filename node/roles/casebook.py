@@ -1,17 +1,29 @@
-"""What a validator knows about each submission: signed messages, its own findings; on disk before it is told."""
+"""What a validator knows about each submission: signed messages, its own findings; on disk before it is told.
 
+Finding out who signed a message takes milliseconds, and anyone can send messages: it happens in a thread, one call at
+a time, and what a stranger can cause is bounded for each submission.
+"""
+
+import asyncio
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger.base import Address, Digest, Fault
+from pydantic_core import from_json
+
+from ledger.base import WHOLE_FILE, Address, Digest, Fault, RunId
 from ledger.errors import InvalidSignature, LedgerError
 from ledger.messages import Domain, Have, NoFault, SignedMessage, recover
+from node.errors import NotFound, StoreError
 from node.files import write_atomically
 from node.log import warn
 
 MAX_FAULTS = 8  # kept of one validator on one submission; one is enough to act on
+MAX_WASTE = 32  # signatures looked at in vain: of one answer, and of all that strangers sent on one submission
+
+Found = list[tuple[Address, SignedMessage]]
 
 
 @dataclass(slots=True)
@@ -39,71 +51,168 @@ class Case:
     def found(self, who: Address) -> list[Fault]:
         return [m.message for m in self.faults.get(who, []) if isinstance(m.message, Fault)]
 
-
-@dataclass(slots=True)
-class Casebook:
-    """All cases of a run. Only messages that a validator of the run signed get in, a bounded number of each."""
-
-    folder: Path
-    domain: Domain
-    validators: frozenset[Address]
-    cases: dict[Digest, Case] = field(default_factory=dict)
-
-    def case(self, commitment: Digest) -> Case:
-        """The case of `commitment`, read back from disk where an earlier run of this node knew it."""
-        if commitment not in self.cases:
-            self.cases[commitment] = Case(commitment)
-            self._take(self.cases[commitment], self._stored(commitment))
-        return self.cases[commitment]
-
-    def add(self, commitment: Digest, messages: Iterable[SignedMessage]) -> None:
-        """Adds what validators signed about `commitment` and writes it down; anything else is left out.
-
-        Raises: StoreError.
-        """
-        case = self.case(commitment)
-        if self._take(case, messages):
-            self._write(case)
-
-    def _take(self, case: Case, messages: Iterable[SignedMessage]) -> bool:
-        taken = [self._take_one(case, message) for message in messages]
-        return any(taken)
-
-    def _take_one(self, case: Case, signed: SignedMessage) -> bool:
+    def keep(self, signer: Address, signed: SignedMessage) -> bool:
         """Whether `signed` was new and is kept. A validator's first word of a kind stands."""
-        if signed.commitment != case.commitment:
-            return False
-        try:
-            signer = recover(self.domain, signed.message, signed.signature)
-        except InvalidSignature:
-            return False
-        if signer not in self.validators:
-            return False
         match signed.message:
             case Have():
-                return case.haves.setdefault(signer, signed) is signed
+                return self.haves.setdefault(signer, signed) is signed
             case NoFault():
-                return case.no_faults.setdefault(signer, signed) is signed
+                return self.no_faults.setdefault(signer, signed) is signed
             case Fault():
-                said = case.faults.setdefault(signer, [])
-                new = signed.message not in case.found(signer) and len(said) < MAX_FAULTS
+                said = self.faults.setdefault(signer, [])
+                new = signed.message not in self.found(signer) and len(said) < MAX_FAULTS
                 said.extend([signed] if new else [])
                 return new
         return False
 
-    def _path(self, commitment: Digest) -> Path:
+    def copy(self) -> "Case":
+        faults = {who: list(said) for who, said in self.faults.items()}
+        return Case(self.commitment, dict(self.haves), dict(self.no_faults), faults)
+
+
+@dataclass(slots=True)
+class Casebook:
+    """The open cases of `run`, whose submissions have `rows` leaves. Only what its validators signed gets in."""
+
+    folder: Path
+    domain: Domain
+    validators: frozenset[Address]
+    run: RunId
+    rows: int
+    cases: dict[Digest, Case] = field(default_factory=dict)
+    wasted: Counter[Digest] = field(default_factory=Counter)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def case(self, commitment: Digest) -> Case:
+        """The case of `commitment`, read back from disk where an earlier run of this node knew it."""
+        if commitment not in self.cases:
+            async with self.changing:
+                await self._open(commitment)
+        return self.cases[commitment]
+
+    async def _open(self, commitment: Digest) -> Case:
+        if commitment not in self.cases:
+            case = Case(commitment)
+            stored = await asyncio.to_thread(self.stored, commitment)
+            found, _ = await asyncio.to_thread(self._signed, case, stored, len(stored))
+            for signer, signed in found:
+                case.keep(signer, signed)
+            self.cases[commitment] = case
+        return self.cases[commitment]
+
+    async def add(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
+        """Adds what validators signed about `commitment`, written down first; anything else is left out.
+
+        Raises: StoreError: nothing was added.
+        """
+        async with self.changing:
+            await self._add(commitment, messages, MAX_WASTE)
+
+    async def add_pushed(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
+        """As `add`, for messages that anyone may have sent.
+
+        Raises: NotFound: too much that no validator signed was sent about this submission; this node asks itself.
+        """
+        async with self.changing:
+            left = MAX_WASTE - self.wasted[commitment]
+            if left <= 0:
+                raise NotFound("too much was sent that no validator signed: this node asks the validators itself")
+            self.wasted[commitment] += await self._add(commitment, messages, left)
+
+    async def say(self, me: Address, signed: SignedMessage) -> bool:
+        """Writes down what this node itself signed; whether it was new. Raises: StoreError."""
+        async with self.changing:
+            return await self._keep(await self._open(signed.commitment), [(me, signed)]) > 0
+
+    def forget(self, commitment: Digest) -> None:
+        """Drops a case from memory; it stays on disk."""
+        self.cases.pop(commitment, None)
+        del self.wasted[commitment]
+
+    async def closed(self, commitment: Digest) -> list[SignedMessage]:
+        """What was said about a submission that is final, from the disk."""
+        return await asyncio.to_thread(self.stored, commitment)
+
+    def stored(self, commitment: Digest) -> list[SignedMessage]:
+        """What was written down about `commitment`; looked at when it was, and not again. Blocking."""
+        path = self.path(commitment)
+        try:
+            return [SignedMessage.parse(row) for row in from_json(path.read_bytes())]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, TypeError, RecursionError, LedgerError) as error:
+            warn("case file unreadable, starting it anew", path=path, reason=error)
+            return []
+
+    def on_disk(self) -> list[Digest]:
+        """The submissions that have a case file. Blocking."""
+        names = [path.stem for path in self.folder.glob("*.json") if len(path.stem) == 64]
+        return [Digest(bytes.fromhex(name)) for name in names]
+
+    def delete(self, commitment: Digest) -> None:
+        """Removes the case file. Blocking. Raises: StoreError."""
+        try:
+            self.path(commitment).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.path(commitment)}: {error.strerror or error}") from error
+
+    def path(self, commitment: Digest) -> Path:
         return self.folder / f"{commitment.hex()}.json"
+
+    # --- Under the lock
+
+    async def _add(self, commitment: Digest, messages: Sequence[SignedMessage], waste: int) -> int:
+        """How many signatures were looked at in vain."""
+        case = await self._open(commitment)
+        known = {(type(kept.message), kept.signature) for kept in case.messages()}
+        new = [message for message in messages if (type(message.message), message.signature) not in known]
+        found, wasted = await asyncio.to_thread(self._signed, case, new, waste)
+        return wasted + len(found) - await self._keep(case, found)
+
+    async def _keep(self, case: Case, found: Found) -> int:
+        """Keeps what is new, on disk first; how much was."""
+        grown = case.copy()
+        new = [(signer, signed) for signer, signed in found if grown.keep(signer, signed)]
+        if new:
+            await asyncio.to_thread(self._write, grown)
+        for signer, signed in new:
+            case.keep(signer, signed)
+        return len(new)
+
+    def _signed(self, case: Case, messages: Iterable[SignedMessage], waste: int) -> tuple[Found, int]:
+        """Who of the validators signed which of `messages`; stops after `waste` that none of them did."""
+        found: Found = []
+        wasted = 0
+        for signed in messages:
+            if not self._fits(case, signed):
+                continue
+            if wasted >= waste:
+                break
+            signer = self._signer(signed)
+            if signer in self.validators:
+                found.append((signer, signed))
+            else:
+                wasted += 1
+        return found, wasted
+
+    def _fits(self, case: Case, signed: SignedMessage) -> bool:
+        match signed.message:
+            case NoFault(_, leaves, _):
+                fits = all(leaf < self.rows for leaf in leaves)
+            case Fault(run, _, leaf, _, _):
+                fits = run == self.run and (leaf < self.rows or leaf == WHOLE_FILE)
+            case Have():
+                fits = True
+            case _:
+                return False
+        return fits and signed.commitment == case.commitment
+
+    def _signer(self, signed: SignedMessage) -> Address | None:
+        try:
+            return recover(self.domain, signed.message, signed.signature)
+        except InvalidSignature:
+            return None
 
     def _write(self, case: Case) -> None:
         rows = [message.encode() for message in case.messages()]
-        write_atomically(self._path(case.commitment), json.dumps(rows).encode())
-
-    def _stored(self, commitment: Digest) -> list[SignedMessage]:
-        path = self._path(commitment)
-        try:
-            return [SignedMessage.parse(row) for row in json.loads(path.read_bytes())]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, TypeError, LedgerError) as error:
-            warn("case file unreadable, starting it anew", path=path, reason=error)
-            return []
+        write_atomically(self.path(case.commitment), json.dumps(rows).encode())

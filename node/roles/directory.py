@@ -26,16 +26,15 @@ def validators(record: Record, me: Address) -> dict[Address, str]:
 
 
 def file_holders(record: Record, node: Address, me: Address) -> tuple[str, ...]:
-    """Who may hold a rollout file of `node`: itself, the validators, the trainer."""
+    """Who may hold a rollout file of `node`: validators, trainer, itself last, since it alone may gain by stalling."""
     params = record.run.params
-    return tuple(dict.fromkeys(_urls(record, (node, *params.validators, params.trainer), me)))
+    return tuple(dict.fromkeys(_urls(record, (*params.validators, params.trainer, node), me)))
 
 
-def file_receivers(record: Record, me: Address) -> dict[Address, str]:
+def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:
     """Whom a worker hands its file: every validator and the trainer."""
     params = record.run.params
-    found = {who: url_of(record, who) for who in (*params.validators, params.trainer) if who != me}
-    return {who: url for who, url in found.items() if url}
+    return tuple(dict.fromkeys(who for who in (*params.validators, params.trainer) if who != me))
 
 
 def _urls(record: Record, order: tuple[Address, ...], me: Address) -> Iterator[str]:

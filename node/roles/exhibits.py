@@ -1,19 +1,18 @@
 """The evidence that a validator wrote, by digest: on disk before the `Fault` that names it is signed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from blake3 import blake3
 
-from ledger.base import Digest
-from node.errors import NotFound
+from ledger.base import Digest, Fault
+from ledger.messages import SignedMessage
+from node.errors import NotFound, StoreError
 from node.files import write_atomically
 from node.record import Submission
 from node.verdicts import Rejected
-
-MAX_EVIDENCE_BYTES = 64 << 20
 
 Writer = Callable[[Submission, Rejected, str], bytes]  # (submission, rejection, engine) -> canonical JSON
 
@@ -35,12 +34,22 @@ class Exhibits:
     def path(self, digest: Digest) -> Path:
         return self.folder / f"{digest.hex()}.json"
 
-    def read(self, digest: Digest) -> bytes:
-        """Raises: NotFound."""
-        try:
-            return self.path(digest).read_bytes()
-        except FileNotFoundError as error:
-            raise NotFound("no such evidence here") from error
+    def held(self, digest: Digest) -> Path:
+        """Where the evidence lies. Raises: NotFound."""
+        path = self.path(digest)
+        if not path.is_file():
+            raise NotFound("no such evidence here")
+        return path
+
+    def delete_named(self, messages: Iterable[SignedMessage]) -> None:
+        """Removes the evidence that `messages` name, as far as it is here. Raises: StoreError."""
+        for message in messages:
+            if isinstance(message.message, Fault):
+                path = self.path(message.message.evidence)
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise StoreError(f"{path}: {error.strerror or error}") from error
 
     def list(self) -> list[Path]:
         """Evidence files, oldest first."""

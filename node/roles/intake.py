@@ -2,16 +2,19 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 from hashing.merkle import leaf_hash, root
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.peers.server import NotYet
-from node.record import Submission
+from node.record import Record, Submission
 from node.roles.directory import file_holders
 from node.roles.member import Member
 from node.rollouts.file import size_limit, split_file
 from node.rollouts.store import RolloutStore
+
+MARGIN_SECONDS = 86_400  # of block time, after the last window that can need a file; protocol, "Change"
 
 
 @dataclass(slots=True)
@@ -39,16 +42,27 @@ class Intake:
         await asyncio.to_thread(self.store.put, commitment, data)
 
     async def known(self, commitment: Digest) -> Submission:
-        """The commitment as it stands on chain; the chain is read on once where it is not known yet. Raises: NotYet."""
+        """The commitment as it stands on chain, which is read on where it is not known yet. Raises: NotYet."""
         submissions = self.member.record.submissions
         if commitment not in submissions:
-            await self.member.sync()
+            await self.member.look()
         if commitment not in submissions:
             raise NotYet("the chain has no such commitment here yet: send it again")
         return submissions[commitment]
 
+    async def wants(self, commitment: Digest) -> bool:
+        """Whether the file is of use and not here. Raises: NotYet."""
+        submission = await self.known(commitment)
+        return not self.holds(commitment) and not is_past(self.member.record, submission)
+
     def holds(self, commitment: Digest) -> bool:
         return self.store.path(commitment).exists()
+
+    def path(self, commitment: Digest) -> Path:
+        """Where the file lies. Raises: NotFound."""
+        if not self.holds(commitment):
+            raise NotFound("this node does not hold that file")
+        return self.store.path(commitment)
 
     async def get(self, commitment: Digest) -> bytes:
         """Raises: NotFound."""
@@ -58,7 +72,7 @@ class Intake:
         return data
 
     async def fetch(self, commitment: Digest) -> bool:
-        """Asks whoever may hold the file; whether it is here now."""
+        """Asks whoever may hold the file, one after the other; whether it is here now."""
         member = self.member
         node = member.record.submissions[commitment].made.node
         for url in file_holders(member.record, node, member.account):
@@ -68,6 +82,25 @@ class Intake:
             except (NotFound, Malformed):
                 continue
         return False
+
+    async def prune(self) -> None:
+        """Deletes the files that nobody needs any more."""
+        await asyncio.to_thread(self._prune)
+
+    def _prune(self) -> None:
+        record = self.member.record
+        for commitment in self.store.list():
+            submission = record.submissions.get(commitment)
+            if submission is not None and is_past(record, submission):
+                self.store.delete(commitment)
+
+
+def is_past(record: Record, submission: Submission) -> bool:
+    """Whether file and evidence of a submission have served: it is final, and every window after that is over."""
+    if submission.concluded is None:
+        return False
+    windows = record.run.params.windows
+    return record.head.time > submission.concluded.time + windows.contest + windows.panel + MARGIN_SECONDS
 
 
 def require_root(data: bytes, wanted: Digest, limit: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Address, Event, Ledger, Run, Version
@@ -11,7 +11,7 @@ from ledger.errors import Unreachable
 from ledger.messages import Domain
 from node.clock import Clock
 from node.config import Settings, StateFolder
-from node.errors import NotFound
+from node.errors import Malformed, NotFound, SpecMismatch, StoreError
 from node.log import event, warn
 from node.peers.client import PeerClient
 from node.record import Record
@@ -19,6 +19,9 @@ from node.roles.base_model import require_model
 from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.store import CheckpointStore
+
+FIRST_PAUSE_SECONDS = 1.0  # before weights that could not be had are asked for again; doubled each time
+MAX_PAUSE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -35,6 +38,9 @@ class Member:
     downloader: Downloader
     peers: PeerClient
     clock: Clock
+    wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
+    looked: float = float("-inf")  # when the chain was last read, monotonic
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def account(self) -> Address:
@@ -48,10 +54,29 @@ class Member:
     async def sync(self) -> list[Event]:
         """Reads the chain on; while no endpoint answers, nothing is new."""
         try:
-            return await self.record.sync(self.ledger)
+            news = await self.record.sync(self.ledger)
         except Unreachable as error:
             warn("chain unreachable, trying again", reason=error)
             return []
+        self.looked = self.clock.monotonic()
+        return news
+
+    async def synced(self) -> None:
+        """Reads the chain on, however long it takes until an endpoint answers."""
+        while True:
+            try:
+                await self.record.sync(self.ledger)
+            except Unreachable as error:
+                warn("chain unreachable, trying again", reason=error)
+                await self.wait()
+            else:
+                return
+
+    async def look(self) -> None:
+        """As `sync`, but not more often than this node looks anyway: for requests, which strangers make."""
+        async with self.looking:
+            if self.clock.monotonic() - self.looked >= self.settings.poll_seconds:
+                await self.sync()
 
     async def wait(self) -> None:
         await self.clock.sleep(self.settings.poll_seconds)
@@ -82,12 +107,14 @@ class Member:
         started = self.clock.monotonic()
         folder = await self.downloader.fetch(root, _Percent(version, self.clock))
         event("weights fetched", version=version, seconds=self.clock.monotonic() - started)
-        self._evict()
+        await self.evict()
         return folder
 
-    def _evict(self) -> None:
-        kept = self.record.checkpoints[-self.settings.keep_versions :]
-        self.checkpoints.keep({checkpoint.manifest_root for checkpoint in (*kept, self.record.checkpoints[0])})
+    async def evict(self) -> None:
+        """Deletes the weights that nobody needs: all but the newest versions, version 0, and what is wanted."""
+        kept = {checkpoint.manifest_root for checkpoint in self.record.checkpoints[-self.settings.keep_versions :]}
+        kept |= {root for version in (0, *self.wanted) if (root := self.record.root(Version(version))) is not None}
+        await asyncio.to_thread(self.checkpoints.keep, kept)
 
     @asynccontextmanager
     async def following_weights(self) -> AsyncIterator[None]:
@@ -100,14 +127,22 @@ class Member:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _follow(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
         while True:
-            latest = self.record.latest
-            if latest is not None and await asyncio.to_thread(self.held, latest) is None:
+            for version in await asyncio.to_thread(self._missing):
                 try:
-                    await self.weights(latest)
-                except NotFound as error:
-                    warn("weights not found yet, trying again", version=latest, reason=error)
+                    await self.weights(version)
+                    pause = FIRST_PAUSE_SECONDS
+                except (NotFound, Malformed, SpecMismatch, StoreError) as error:
+                    warn("weights not had yet, trying again", version=version, reason=error, seconds=pause)
+                    await self.clock.sleep(pause)
+                    pause = min(2 * pause, MAX_PAUSE_SECONDS)
             await self.wait()
+
+    def _missing(self) -> list[Version]:
+        """Versions to fetch, the newest first, those that are wanted after it."""
+        latest = () if self.record.latest is None else (self.record.latest,)
+        return [version for version in (*latest, *sorted(self.wanted)) if self.held(version) is None]
 
     def newest_held(self) -> Version | None:
         """The newest open version whose weights are here."""

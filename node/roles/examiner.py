@@ -1,0 +1,121 @@
+"""The model's part in validating: which leaves this validator must look at, one submission after the other.
+
+A submission that cannot be decided waits for its next turn, longer each time; the others do not wait for it.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ledger.base import WHOLE_FILE, Digest
+from ledger.messages import NoFault
+from node.log import warn
+from node.record import Submission
+from node.roles.audit import Auditor, Draw
+from node.roles.casebook import MAX_FAULTS, Case, Casebook
+from node.roles.member import Member
+from node.roles.witness import Witness
+from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict
+
+FIRST_PAUSE_SECONDS = 1.0  # before what could not be decided is looked at again; doubled each time
+MAX_PAUSE_SECONDS = 60.0
+
+Guard = Callable[[str, Digest, Awaitable[bool | None]], Awaitable[bool | None]]
+"""Awaits what one submission needs, by name; None instead of an error, so that the other submissions go on."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    until: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Examiner:
+    """Of one validator."""
+
+    member: Member
+    casebook: Casebook
+    auditor: Auditor
+    witness: Witness
+    guard: Guard
+    answered: dict[Digest, set[int]] = field(default_factory=dict)  # reported leaves that were looked at
+    pauses: dict[Digest, _Pause] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Goes round the open submissions, the oldest first, until it is cancelled."""
+        while True:
+            worked = [await self._turn(s.made.commitment) for s in self.member.record.open_submissions()]
+            if not any(worked):
+                await self.member.wait()
+
+    def forget(self, commitment: Digest) -> None:
+        self.answered.pop(commitment, None)
+        self.pauses.pop(commitment, None)
+
+    async def _turn(self, commitment: Digest) -> bool:
+        """One submission's turn; whether there was anything to do."""
+        submission = self.member.record.submissions[commitment]
+        pause = self.pauses.get(commitment)
+        if submission.state.final or (pause is not None and self.member.clock.monotonic() < pause.until):
+            return False
+        worked = await self.guard("auditing", commitment, self.examine(submission))
+        if worked is None:
+            seconds = FIRST_PAUSE_SECONDS if pause is None else min(2 * pause.seconds, MAX_PAUSE_SECONDS)
+            self.pauses[commitment] = _Pause(self.member.clock.monotonic() + seconds, seconds)
+        else:
+            self.pauses.pop(commitment, None)
+        return bool(worked)
+
+    async def examine(self, submission: Submission) -> bool | None:
+        """Checks what this validator must check of `submission` and has not.
+
+        Whether there was anything; None where it could not be decided.
+
+        Raises: EngineError, StoreError, Unreachable: nothing was decided.
+        """
+        case = await self.casebook.case(submission.made.commitment)
+        draw = await self.auditor.draw(submission)
+        if draw is None or not isinstance(await self.auditor.cheap(submission), Accepted):
+            return False
+        drawn, reported = self._drawn(case, draw), self._reported(submission, case)
+        if submission.conviction is not None or (drawn is None and not reported):
+            return False
+        leaves = set(drawn or ()) | (self._rows if WHOLE_FILE in reported else reported)
+        verdict = await self.auditor.deep(submission, leaves)
+        return await self._conclude(submission, verdict, leaves, reported, first=drawn is not None)
+
+    def _drawn(self, case: Case, draw: Draw) -> tuple[int, ...] | None:
+        """The leaves that the draw gave this validator; None once it has answered for them."""
+        me = self.member.account
+        return None if me in case.no_faults or case.found(me) else draw.of(me)
+
+    def _reported(self, submission: Submission, case: Case) -> set[int]:
+        """Leaves that others reported on chain: every validator looks at each, once."""
+        me = self.member.account
+        found = {fault.leaf for fault in case.found(me)}
+        if len(found) >= MAX_FAULTS:
+            return set()
+        named = {report.leaf for report in submission.reports if Check(report.check).slashes}
+        answered = self.answered.get(submission.made.commitment, set())
+        return (named & (self._rows | {WHOLE_FILE})) - found - case.clean(me) - answered
+
+    @property
+    def _rows(self) -> set[int]:
+        return set(range(self.member.spec.slot.rows))
+
+    async def _conclude(
+        self, submission: Submission, verdict: Verdict, leaves: set[int], reported: set[int], first: bool
+    ) -> bool | None:
+        commitment = submission.made.commitment
+        match verdict:
+            case Rejected():
+                self.answered.setdefault(commitment, set()).update(reported & {WHOLE_FILE})
+                await self.witness.accuse(submission, verdict)
+            case Accepted():
+                self.answered.setdefault(commitment, set()).update(reported)
+                if first:
+                    await self.witness.say(NoFault(commitment, tuple(sorted(leaves)), ()))
+            case Undecided(reason):
+                warn("undecided, trying again", commitment=commitment, reason=reason)
+                return None
+        return True
