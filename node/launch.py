@@ -37,7 +37,7 @@ PRICE_PER_UNIT = 10**12  # base units of an 18-decimal token: a full demo submis
 DETECTION_POWER = 0.99  # of one audited leaf against a gross fraud; docs/protocol.md, "Penalty"
 
 WINDOWS: Mapping[str, WindowsSpec] = {
-    "local": WindowsSpec(available=6, audit=6, settle_by=120, confirm=20, contest=8, panel=0, grace=30),
+    "local": WindowsSpec(available=6, audit=6, settle_by=120, confirm=20, contest=8, panel=0, grace=15),
     "testnet": WindowsSpec(
         available=300, audit=900, settle_by=14_400, confirm=3_600, contest=86_400, panel=86_400, grace=3_600
     ),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from eth_account.signers.local import LocalAccount
 
@@ -34,7 +35,6 @@ from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.registration import Registration
 from node.roles.relay import Relay
-from node.roles.trainer import Trainer
 from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
@@ -46,8 +46,10 @@ from node.tasks.tokenizer import load_tokenizer
 from node.terms import require_same_terms
 from node.training.batch import BatchRule
 from node.training.hyper import Hyper
-from node.training.step import Learner
 from node.transport import make_app, serve, session
+
+if TYPE_CHECKING:
+    from node.training.step import Learner
 
 Connect = Callable[[LocalAccount], Awaitable[Ledger]]
 
@@ -250,6 +252,8 @@ class Training:
 
 async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount, training: Training) -> None:
     """Trains to the run's last step, serving the weights all the while."""
+    from node.roles.trainer import Trainer  # brings torch, which only a trainer needs
+
     async with membership(connect, wallet, settings) as member:
         if member.account != member.run.params.trainer:
             raise ConfigError(
@@ -283,11 +287,12 @@ def require_base(member: Member, base: Path) -> None:
         )
 
 
-def resumed_learner(member: Member, training: Training) -> Learner:
+def resumed_learner(member: Member, training: Training) -> "Learner":
     """A learner at the last step that is on disk here, or at step 0."""
-    learner = Learner(
-        training.base, training.hyper, member.spec.sampling.temperature, member.settings.threads or os.cpu_count() or 1
-    )
+    from node.training.step import Learner  # brings torch, which only a trainer needs
+
+    threads = member.settings.threads or os.cpu_count() or 1
+    learner = Learner(training.base, training.hyper, member.spec.sampling.temperature, threads)
     if learner.resume(member.state.training / "states"):
         event("training state found", step=learner.version)
     return learner
