@@ -14,7 +14,7 @@ from eth_account.signers.local import LocalAccount
 
 from ledger.base import Digest, Ledger, Run, RunId
 from ledger.errors import LedgerError, Reverted
-from node.clock import SystemClock
+from node.clock import Clock, SystemClock
 from node.config import Settings
 from node.engines.base import Engine, Policy
 from node.errors import ConfigError, NodeError, NotFound, SpecMismatch
@@ -102,16 +102,17 @@ async def membership(connect: Connect, account: LocalAccount, settings: Settings
 
 
 @asynccontextmanager
-async def member_of(ledger: Ledger, settings: Settings) -> AsyncIterator[Member]:
-    """As `membership`, on a ledger that is open already."""
+async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = None) -> AsyncIterator[Member]:
+    """As `membership`, on a ledger that is open already, by the machine's clock unless another is given."""
+    clock = clock or SystemClock()
     run, spec = await open_run(ledger, settings.run)
     state = settings.home.state(ledger.chain_id, ledger.coordinator, settings.run, ledger.account)
     record = Record(run)
     with locked(state.lock):
         async with session(settings.allow_private) as http:
             store = CheckpointStore(state.checkpoints)
-            downloader = Downloader(store, http, lambda: weight_sources(record, ledger.account))
-            yield Member(ledger, run, spec, record, settings, state, store, downloader, PeerClient(http), SystemClock())
+            downloader = Downloader(store, http, lambda: weight_sources(record, ledger.account), clock)
+            yield Member(ledger, run, spec, record, settings, state, store, downloader, PeerClient(http), clock)
 
 
 @asynccontextmanager

@@ -1,5 +1,7 @@
 """The answering side: HTTP routes over a `Mailbox`, which each role fills in as far as it takes part."""
 
+import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -64,7 +66,7 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
     room = _Room(max(LEAST_UPLOAD_BYTES, FILES_AT_ONCE * mailbox.max_file_bytes))
 
     async def get_submission(request: web.Request) -> web.StreamResponse:
-        return _file(await mailbox.submission(_digest(request)))
+        return await _send(request, await mailbox.submission(_digest(request)))
 
     async def post_submission(request: web.Request) -> web.StreamResponse:
         commitment = _digest(request)
@@ -93,7 +95,7 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
         return _json(encode_answer(await mailbox.sign_batch(run, commitments)))
 
     async def get_evidence(request: web.Request) -> web.StreamResponse:
-        return _file(await mailbox.evidence(_digest(request)))
+        return await _send(request, await mailbox.evidence(_digest(request)))
 
     app.router.add_get("/v1/submissions/{digest}", _guarded(get_submission))
     app.router.add_post("/v1/submissions/{digest}", _guarded(post_submission))
@@ -173,9 +175,24 @@ async def _body(request: web.Request, limit: int, claim: _Claim) -> bytes:
     return bytes(body)
 
 
-def _file(path: Path) -> web.StreamResponse:
-    """By sendfile: whoever reads slowly holds a socket buffer, not a file."""
-    return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
+async def _send(request: web.Request, path: Path) -> web.StreamResponse:
+    """By sendfile: whoever reads slowly holds a socket buffer, not a file. Raises: NotFound, before any byte."""
+    try:
+        file = await asyncio.to_thread(path.open, "rb")
+    except FileNotFoundError as error:
+        raise NotFound("this node has deleted that file") from error
+    with file:
+        length = os.fstat(file.fileno()).st_size
+        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+        response.content_length = length
+        await response.prepare(request)
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the peer has gone")
+        if await asyncio.get_running_loop().sendfile(transport, file, 0, length) != length:
+            raise ConnectionResetError(f"{path} ends early")
+        await response.write_eof()
+    return response
 
 
 def _json(data: bytes) -> web.Response:
