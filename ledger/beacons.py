@@ -6,12 +6,13 @@ Source: protocol 1, "Beacons".
 from collections import OrderedDict
 from typing import Final, Self
 
+from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from ledger.base import Address, Digest
 from ledger.blocks import REMEMBERED, SETTLED_DEPTH, Header, Headers
-from ledger.rpc import Rpc, call_request
-from ledger.wire import byte_string, text
+from ledger.endpoints import Endpoints, Web3
+from ledger.translation import BadAnswer
 
 ANVIL_DELAY_BLOCKS: Final = 2
 L1_DELAY_SECONDS: Final = 24  # two slots of the beacon chain
@@ -34,8 +35,8 @@ class AnvilBeacons:
 class OpStackBeacons:
     """prevrandao of the first block whose L1 origin is at least 24 s younger than the given block."""
 
-    def __init__(self, rpc: Rpc, headers: Headers) -> None:
-        self._rpc = rpc
+    def __init__(self, endpoints: Endpoints, headers: Headers) -> None:
+        self._endpoints = endpoints
         self._headers = headers
 
     async def find(self, block_number: int) -> tuple[Header, Digest] | None:
@@ -54,8 +55,14 @@ class OpStackBeacons:
 
     async def _l1_time(self, block_number: int) -> int:
         """Timestamp of the L1 origin of L2 block `block_number`."""
-        method, parameters = call_request(L1_BLOCK, L1_TIMESTAMP, block=hex(block_number))
-        return await self._rpc.ask(method, parameters, lambda answer: int.from_bytes(byte_string(answer, 32)))
+
+        async def question(w3: Web3) -> int:
+            word = await w3.eth.call({"to": to_checksum_address(L1_BLOCK), "data": L1_TIMESTAMP}, block_number)
+            if len(word) != 32:
+                raise BadAnswer(f"{len(word)} bytes instead of a word")
+            return int.from_bytes(word)
+
+        return await self._endpoints.ask(question)
 
 
 class BeaconReader:
@@ -68,10 +75,10 @@ class BeaconReader:
         self._settled: OrderedDict[int, Digest] = OrderedDict()
 
     @classmethod
-    async def open(cls, rpc: Rpc, headers: Headers, confirmations: int) -> Self:
-        """For the chain behind `rpc`: a devnet names itself, everything else is an OP stack. Raises: Unreachable."""
-        version = await rpc.ask("web3_clientVersion", [], text)
-        source = AnvilBeacons(headers) if version.startswith("anvil") else OpStackBeacons(rpc, headers)
+    async def open(cls, endpoints: Endpoints, headers: Headers, confirmations: int) -> Self:
+        """For the chain of `endpoints`: a devnet names itself, everything else is an OP stack. Raises: Unreachable."""
+        devnet = await endpoints.is_anvil()
+        source = AnvilBeacons(headers) if devnet else OpStackBeacons(endpoints, headers)
         return cls(source, headers, confirmations)
 
     async def beacon(self, block_number: int) -> Digest | None:

@@ -3,12 +3,14 @@
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+from web3.exceptions import BlockNotFound
 
 from ledger.base import Block, Digest
+from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Unreachable
-from ledger.rpc import Rpc
-from ledger.wire import BadAnswer, digest, member, quantity
+from ledger.translation import BadAnswer
 
 REMEMBERED: Final = 4096  # headers; about 1 MB
 SETTLED_DEPTH: Final = 32  # blocks: deeper than any reorg seen on an OP stack or made in a test
@@ -30,13 +32,13 @@ class Header:
 class Headers:
     """Headers of one chain. One that a reorg could still replace is asked for every time."""
 
-    def __init__(self, rpc: Rpc) -> None:
-        self._rpc = rpc
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
         self._settled: OrderedDict[int, Header] = OrderedDict()
         self.highest = 0  # block number seen so far
 
     async def latest(self) -> Header:
-        header = await self._rpc.ask("eth_getBlockByNumber", ["latest", False], parse_header)
+        header = await self._endpoints.ask(read_latest)
         self.highest = max(self.highest, header.number)
         return header
 
@@ -45,9 +47,7 @@ class Headers:
         if number in self._settled:
             self._settled.move_to_end(number)
             return self._settled[number]
-        header = await self._rpc.ask(
-            "eth_getBlockByNumber", [hex(number), False], lambda answer: _numbered(answer, number)
-        )
+        header = await self._endpoints.ask(lambda w3: read_header(w3, number))
         if header is not None and number + SETTLED_DEPTH <= self.highest:
             self._settled[number] = header
             if len(self._settled) > REMEMBERED:
@@ -94,21 +94,26 @@ class Headers:
         return header
 
 
-def parse_header(answer: object) -> Header:
-    """Raises: BadAnswer, also on null."""
-    return Header(
-        number=quantity(member(answer, "number"), 63),
-        time=quantity(member(answer, "timestamp"), 63),
-        hash=digest(member(answer, "hash")),
-        mix=digest(member(answer, "mixHash")),
-        base_fee=quantity(member(answer, "baseFeePerGas"), 128),
-    )
-
-
-def _numbered(answer: object, number: int) -> Header | None:
-    if answer is None:
-        return None
-    header = parse_header(answer)
-    if header.number != number:
-        raise BadAnswer(f"block {header.number} instead of {number}")
+async def read_latest(w3: Web3) -> Header:
+    """The latest header as one endpoint has it."""
+    header = await read_header(w3, "latest")
+    if header is None:
+        raise BadAnswer("no latest block")
     return header
+
+
+async def read_header(w3: Web3, which: int | Literal["latest"]) -> Header | None:
+    """One endpoint's header, None where it has none. Raises: BadAnswer where it is another one."""
+    try:
+        block = await w3.eth.get_block(which)
+    except BlockNotFound:
+        return None
+    if which not in ("latest", block["number"]):
+        raise BadAnswer(f"block {block['number']} instead of {which}")
+    return Header(
+        number=block["number"],
+        time=block["timestamp"],
+        hash=Digest(bytes(block["hash"])),
+        mix=Digest(bytes(block["mixHash"])),
+        base_fee=block["baseFeePerGas"],
+    )

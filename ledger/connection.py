@@ -6,10 +6,9 @@ from pathlib import Path
 from eth_account.signers.local import LocalAccount
 
 from ledger.deployment import Deployment, for_chain
+from ledger.endpoints import Endpoints
 from ledger.errors import NotDeployed
 from ledger.evm import EvmLedger
-from ledger.rpc import Rpc
-from ledger.wire import quantity
 
 JournalPath = Callable[[int, str, str], Path]  # (chain id, coordinator, account)
 
@@ -32,11 +31,11 @@ async def open_ledger(
 
 
 async def _shipped(rpc_urls: Sequence[str]) -> Deployment:
-    rpc = Rpc(rpc_urls, None)
+    endpoints = Endpoints(rpc_urls, None)
     try:
-        chain_id = await rpc.ask("eth_chainId", [], lambda answer: quantity(answer, 63))
+        chain_id = await endpoints.chain_id()
     finally:
-        await rpc.close()
+        await endpoints.close()
     found = for_chain(chain_id)
     if found is None:
         raise NotDeployed(

@@ -1,35 +1,37 @@
-"""The three contracts of a deployment as an endpoint answers for them: whether they are the right ones, and views."""
+"""The three contracts of a deployment as its endpoints answer for them: whether they are the right ones, and views."""
 
 from typing import Any
 
+from eth_utils.address import to_checksum_address
+from web3.contract import AsyncContract
+
 from ledger.base import Address
 from ledger.deployment import Deployment
+from ledger.endpoints import Endpoints, Web3
 from ledger.errors import NotDeployed, Reverted
 from ledger.interfaces import interface
-from ledger.rpc import Rpc, call_request
 from ledger.signing import Call
-from ledger.wire import byte_string
+from ledger.translation import encoding
 
 
 class Contract:
     """One contract at its address."""
 
-    def __init__(self, rpc: Rpc, name: str, address: Address) -> None:
-        self._rpc = rpc
+    def __init__(self, endpoints: Endpoints, name: str, address: Address) -> None:
+        self._endpoints = endpoints
         self._interface = interface(name)
+        self._bound: dict[Web3, AsyncContract] = {}  # one takes milliseconds to make
         self.address = address
 
-    async def view(self, function: str, *arguments: object) -> tuple[Any, ...]:
-        """What a view returns, now. Raises: Reverted, Unreachable."""
-        method, parameters = call_request(self.address, self._interface.call(function, *arguments))
-        return await self._rpc.ask(
-            method, parameters, lambda answer: self._interface.results(function, byte_string(answer))
-        )
+    async def view(self, function: str, *arguments: object) -> Any:
+        """What a view returns, now: its result, or a list of several. Raises: Reverted, Unreachable."""
 
-    async def value(self, function: str, *arguments: object) -> Any:
-        """What a view of one result returns."""
-        (result,) = await self.view(function, *arguments)
-        return result
+        async def question(w3: Web3) -> Any:
+            with encoding(function):
+                call = self._at(w3).functions[function](*arguments)
+            return await call.call()
+
+        return await self._endpoints.ask(question)
 
     def call(self, function: str, *arguments: object) -> Call:
         """The transaction that calls `function`."""
@@ -37,21 +39,26 @@ class Contract:
 
     async def require_code(self) -> None:
         """Raises: NotDeployed unless this very contract stands at the address."""
-        code = await self._rpc.ask("eth_getCode", [self.address, "latest"], byte_string)
+        code = await self._endpoints.ask(lambda w3: w3.eth.get_code(to_checksum_address(self.address)))
         name = self._interface.name
         if not code:
             raise NotDeployed(f"no contract stands at {self.address}, where the deployment has {name}")
         if not self._interface.is_runtime(code):
             raise NotDeployed(f"the contract at {self.address} is not the {name} of this version")
 
+    def _at(self, w3: Web3) -> AsyncContract:
+        if w3 not in self._bound:
+            self._bound[w3] = w3.eth.contract(to_checksum_address(self.address), abi=self._interface.contract.abi)
+        return self._bound[w3]
+
 
 class Contracts:
     """Token, staking and coordinator of one deployment."""
 
-    def __init__(self, rpc: Rpc, deployment: Deployment) -> None:
-        self.token = Contract(rpc, "StakeToken", deployment.token)
-        self.staking = Contract(rpc, "Staking", deployment.staking)
-        self.coordinator = Contract(rpc, "RunCoordinator", deployment.coordinator)
+    def __init__(self, endpoints: Endpoints, deployment: Deployment) -> None:
+        self.token = Contract(endpoints, "StakeToken", deployment.token)
+        self.staking = Contract(endpoints, "Staking", deployment.staking)
+        self.coordinator = Contract(endpoints, "RunCoordinator", deployment.coordinator)
 
     async def require(self) -> None:
         """Raises: NotDeployed unless all three are there and belong together."""
@@ -64,7 +71,7 @@ class Contracts:
                 (self.staking, "token", self.token.address),
             )
             for contract, function, expected in bonds:
-                found = await contract.value(function)
+                found = await contract.view(function)
                 if found != expected:
                     raise NotDeployed(f"{function}() of {contract.address} is {found}, the deployment has {expected}")
         except Reverted as problem:

@@ -1,19 +1,17 @@
 """Puts the contracts on a chain: token, staking, coordinator, in this order, each bound to the one before."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from eth_account.signers.local import LocalAccount
 
 from ledger.base import Address
 from ledger.blocks import Headers
 from ledger.deployment import Deployment
+from ledger.endpoints import Endpoints
 from ledger.errors import Unreachable
 from ledger.interfaces import interface
-from ledger.rpc import Rpc
 from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
-from ledger.wire import quantity
-
-if TYPE_CHECKING:  # a second of imports that reading the chain can do without
-    from eth_account.signers.local import LocalAccount
 
 TOKEN_UNIT: Final = 10**18  # 18 decimals, OpenZeppelin's ERC20
 FAUCET_CAP: Final = 1_000_000 * TOKEN_UNIT
@@ -21,7 +19,7 @@ FAUCET_CAP: Final = 1_000_000 * TOKEN_UNIT
 
 async def deploy(
     rpc_url: str,
-    account: "LocalAccount",
+    account: LocalAccount,
     unbonding_seconds: int,
     faucet_cap: int = FAUCET_CAP,
     faucet_cooldown_seconds: int = 0,
@@ -37,10 +35,10 @@ async def deploy(
 
     Raises: LedgerError.
     """
-    rpc = Rpc([rpc_url], None)
+    endpoints = Endpoints([rpc_url], None)
     try:
-        chain_id = await rpc.ask("eth_chainId", [], lambda answer: quantity(answer, 63))
-        sender = await open_sender(rpc, Headers(rpc), account, None, chain_id, confirmations)
+        chain_id = await endpoints.chain_id()
+        sender = await open_sender(endpoints, Headers(endpoints), account, None, chain_id, confirmations)
         try:
             token, block = await _create(sender, "StakeToken", faucet_cap, faucet_cooldown_seconds)
             staking, _ = await _create(sender, "Staking", token, unbonding_seconds)
@@ -49,7 +47,7 @@ async def deploy(
         finally:
             await sender.close()
     finally:
-        await rpc.close()
+        await endpoints.close()
     return Deployment(chain_id, token, staking, coordinator, block, confirmations)
 
 

@@ -18,7 +18,6 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 from ledger.base import Address
 from ledger.errors import LedgerError
-from ledger.rpc import Rpc
 
 if TYPE_CHECKING:  # a second of imports that reading the chain can do without
     from eth_account.signers.local import LocalAccount
@@ -112,11 +111,15 @@ class Anvil:
         await self._request("anvil_reorg", [depth, []])
 
     async def _request(self, method: str, parameters: list[object]) -> None:
-        rpc = Rpc([self.rpc_url], self._chain_id)
+        from web3.types import RPCEndpoint
+
+        from ledger.endpoints import Endpoints  # web3, a second of imports that listing commands can do without
+
+        endpoints = Endpoints([self.rpc_url], self._chain_id)
         try:
-            await rpc.ask(method, parameters, lambda _: None)
+            await endpoints.ask(lambda w3: w3.provider.make_request(RPCEndpoint(method), parameters))
         finally:
-            await rpc.close()
+            await endpoints.close()
 
     def _arguments(self) -> list[str]:
         arguments = ["--port", str(self._port), "--chain-id", str(self._chain_id)]

@@ -1,17 +1,24 @@
 """Logs of the contracts, read in bounded ranges and decoded into the events of `ledger.base`, in chain order."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
+
+from eth_typing import BlockNumber
+from eth_utils.address import to_checksum_address
+from web3.contract.async_contract import AsyncContractEvent
+from web3.types import FilterParams, LogReceipt
 
 from ledger import base
 from ledger.base import Address, Block, Digest, RunId, Version
-from ledger.blocks import Headers
+from ledger.blocks import Headers, read_header
+from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Unreachable
-from ledger.interfaces import Entry, decode, interface
-from ledger.rpc import Refused, Request, Rpc
-from ledger.wire import BadAnswer, address, array, byte_string, digest, member, quantity
+from ledger.interfaces import interface
+from ledger.provider import Refused
+from ledger.translation import BadAnswer, reading
 
 RANGE_BLOCKS: Final = 2_000  # public endpoints take 10,000 blocks or less a request; refused ranges are halved
 PARALLEL_HEADERS: Final = 8
@@ -33,11 +40,11 @@ OF_NO_RUN: Final = ("EndpointSet", "Claimed")
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log whose form was checked, not yet its content. `time` is None where the endpoint does not tell."""
+    """An event of one of the contracts. `time` is None where the endpoint does not tell."""
 
+    event: str
+    operands: Mapping[str, Any]
     address: Address
-    topics: tuple[Digest, ...]
-    data: bytes
     block: int
     block_hash: Digest
     time: int | None
@@ -45,11 +52,38 @@ class Log:
     transaction: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """Logs of `events` of the contract `name`; of `run` only where it is given, as topic number `run_at`."""
+
+    name: str
+    address: Address
+    events: tuple[str, ...]
+    run: RunId | None = None
+    run_at: int = 1
+
+    def parameters(self, first_block: int, last_block: int) -> FilterParams:
+        contract = interface(self.name)
+        topics: list[Any] = [[contract.topic(event) for event in self.events]]
+        if self.run is not None:
+            topics += [None] * (self.run_at - 1) + [f"0x{self.run:064x}"]
+        return {
+            "address": to_checksum_address(self.address),
+            "topics": topics,
+            "fromBlock": BlockNumber(first_block),
+            "toBlock": BlockNumber(last_block),
+        }
+
+    def passes(self, log: Log) -> bool:
+        of_run = self.run is None or log.operands["run"] == self.run
+        return log.address == self.address and log.event in self.events and of_run
+
+
 class EventReader:
     """Events of one deployment."""
 
-    def __init__(self, rpc: Rpc, headers: Headers, coordinator: Address, staking: Address) -> None:
-        self._rpc = rpc
+    def __init__(self, endpoints: Endpoints, headers: Headers, coordinator: Address, staking: Address) -> None:
+        self._endpoints = endpoints
         self._headers = headers
         self._coordinator = coordinator
         self._staking = staking
@@ -57,51 +91,41 @@ class EventReader:
     async def read(self, run: RunId, first_block: int, last_block: int) -> list[base.Event]:
         """See `Ledger.events`. `last_block` must exist; an endpoint that lacks it is passed over, since it would
         answer with too few events."""
+        filters = [
+            _Filter("RunCoordinator", self._coordinator, OF_RUN, run),
+            _Filter("RunCoordinator", self._coordinator, OF_NO_RUN),
+            _Filter("Staking", self._staking, ("Allocated",), run, run_at=2),
+        ]
         logs: list[Log] = []
         for start in range(first_block, last_block + 1, RANGE_BLOCKS):
-            logs += await self._range(run, start, min(start + RANGE_BLOCKS - 1, last_block))
+            logs += await self._logs(filters, start, min(start + RANGE_BLOCKS - 1, last_block))
         times = await self._times(logs)
-        events = [_event(log, Block(log.block, times[log.block])) for log in logs]
-        return [event for event in events if event is not None]
+        return [_BUILDERS[log.event](Block(log.block, times[log.block]), log, log.operands) for log in logs]
 
-    async def find(self, event: str, topics: Sequence[Digest], first_block: int, last_block: int) -> list[Log]:
-        """Logs of the coordinator's `event` with those indexed operands."""
-        signature = Digest(interface("RunCoordinator").events[event].topic)
-        wanted: list[object] = [_hex(topic) for topic in (signature, *topics)]
-        return await self._logs([(self._coordinator, wanted)], first_block, last_block)
+    async def find(self, event: str, run: RunId, first_block: int, last_block: int) -> list[Log]:
+        """Logs of the coordinator's `event` of `run`."""
+        wanted = _Filter("RunCoordinator", self._coordinator, (event,), run)
+        return await self._logs([wanted], first_block, last_block)
 
-    async def _range(self, run: RunId, first_block: int, last_block: int) -> list[Log]:
-        coordinator, staking = interface("RunCoordinator").events, interface("Staking").events
-        run_topic = _hex(Digest(run.to_bytes(32)))
-        filters: list[tuple[Address, list[object]]] = [
-            (self._coordinator, [[_hex(coordinator[name].topic) for name in OF_RUN], run_topic]),
-            (self._coordinator, [[_hex(coordinator[name].topic) for name in OF_NO_RUN]]),
-            (self._staking, [_hex(staking["Allocated"].topic), None, run_topic]),
-        ]
-        return await self._logs(filters, first_block, last_block)
-
-    async def _logs(
-        self, filters: Sequence[tuple[Address, list[object]]], first_block: int, last_block: int
-    ) -> list[Log]:
+    async def _logs(self, filters: Sequence[_Filter], first_block: int, last_block: int) -> list[Log]:
         """Logs that pass one of `filters`; a range that is refused is halved until it is a single block."""
         if first_block > last_block:
             return []
-        span = {"fromBlock": hex(first_block), "toBlock": hex(last_block)}
-        requests: list[Request] = [("eth_getBlockByNumber", [hex(last_block), False])]
-        requests += [("eth_getLogs", [{"address": where, "topics": topics, **span}]) for where, topics in filters]
 
-        def parse(answers: list[object]) -> list[Log]:
-            if answers[0] is None:
+        async def question(w3: Web3) -> list[Log]:
+            if await read_header(w3, last_block) is None:
                 raise BadAnswer(f"lags behind block {last_block}")
-            logs = [
-                _checked(parse_log(entry), where, first_block, last_block)
-                for (where, _), answer in zip(filters, answers[1:], strict=True)
-                for entry in array(answer)
-            ]
-            return sorted(set(logs), key=lambda log: (log.block, log.index))
+            logs: dict[tuple[int, int], Log] = {}
+            for wanted in filters:
+                for entry in await w3.eth.get_logs(wanted.parameters(first_block, last_block)):
+                    log = read_log(entry)
+                    if log is None or not wanted.passes(log) or not first_block <= log.block <= last_block:
+                        raise BadAnswer("a log that was not asked for")
+                    logs[log.block, log.index] = log
+            return [logs[place] for place in sorted(logs)]
 
         try:
-            return await self._rpc.ask_together(requests, parse)
+            return await self._endpoints.ask(question)
         except Refused:
             if first_block == last_block:
                 raise
@@ -125,58 +149,38 @@ class EventReader:
         return times
 
 
-def parse_log(entry: object) -> Log:
-    """Raises: BadAnswer."""
-    if isinstance(entry, dict) and entry.get("removed") is True:
-        raise BadAnswer("a log of a block that was replaced")
-    time = entry.get("blockTimestamp") if isinstance(entry, dict) else None
+def read_log(log: LogReceipt) -> Log | None:
+    """The event in `log`, None where it is none that the contracts have. Raises: BadAnswer."""
+    known = _by_topic().get(log["topics"][0]) if log["topics"] else None
+    if known is None:
+        return None
+    with reading():
+        event = known.process_log(log)
+    time: Any = log.get("blockTimestamp")  # which web3 does not format
     return Log(
-        address=address(member(entry, "address")),
-        topics=tuple(digest(topic) for topic in array(member(entry, "topics"))[:5]),
-        data=byte_string(member(entry, "data")),
-        block=quantity(member(entry, "blockNumber"), 63),
-        block_hash=digest(member(entry, "blockHash")),
-        time=None if time is None else quantity(time, 63),
-        index=quantity(member(entry, "logIndex"), 63),
-        transaction=digest(member(entry, "transactionHash")),
+        event=known.name,
+        operands=event["args"],
+        address=Address(log["address"]),
+        block=log["blockNumber"],
+        block_hash=Digest(bytes(log["blockHash"])),
+        time=None if time is None else int(time, 16),
+        index=log["logIndex"],
+        transaction=Digest(bytes(log["transactionHash"])),
     )
 
 
-def operands(entry: Entry, log: Log) -> dict[str, Any]:
-    """The operands of event `entry` in `log`, by name. Raises: BadAnswer."""
-    indexed = [parameter for parameter in entry.inputs if parameter.indexed]
-    plain = [parameter for parameter in entry.inputs if not parameter.indexed]
-    if not log.topics or log.topics[0] != entry.topic or len(log.topics) != 1 + len(indexed):
-        raise BadAnswer(f"a log that is no {entry.name}")
-    values = {
-        parameter.name: decode([parameter.type], topic)[0]
-        for parameter, topic in zip(indexed, log.topics[1:], strict=True)
-    }
-    names = [parameter.name for parameter in plain]
-    return values | dict(zip(names, decode([parameter.type for parameter in plain], log.data), strict=True))
+@cache
+def _by_topic() -> dict[bytes, AsyncContractEvent]:
+    """Of the contracts whose events are read, by first topic."""
+    contracts = [interface(name).contract for name in ("Staking", "RunCoordinator")]
+    events = [c.events[entry["name"]] for c in contracts for entry in c.abi if entry["type"] == "event"]
+    return {bytes.fromhex(event.topic[2:]): event for event in events}
 
 
-def _checked(log: Log, where: Address, first_block: int, last_block: int) -> Log:
-    """A log that was asked for, and whose content decodes: checked here, so that another endpoint is asked if not."""
-    if log.address != where or not first_block <= log.block <= last_block:
-        raise BadAnswer("a log that was not asked for")
-    _event(log, Block(log.block, 0))
-    return log
+_Build = Callable[[Block, Log, Mapping[str, Any]], base.Event]
 
 
-def _event(log: Log, block: Block) -> base.Event | None:
-    """The event in `log`, or None for one that is not of `base.Event`."""
-    known = _BY_TOPIC.get(log.topics[0]) if log.topics else None
-    if known is None:
-        return None
-    entry, build = known
-    return build(block, log, operands(entry, log))
-
-
-_Build = Callable[[Block, Log, dict[str, Any]], base.Event]
-
-
-def _run_of(o: dict[str, Any]) -> tuple[RunId, Digest]:
+def _run_of(o: Mapping[str, Any]) -> tuple[RunId, Digest]:
     return RunId(o["run"]), Digest(o["commitment"])
 
 
@@ -201,15 +205,3 @@ _BUILDERS: Final[dict[str, _Build]] = {
     "Claimed": lambda b, _, o: base.Claimed(b, o["provider"], o["amount"]),
     "RunEnded": lambda b, _, o: base.RunEnded(b, RunId(o["run"])),
 }
-
-
-def _by_topic() -> dict[bytes, tuple[Entry, _Build]]:
-    entries = {**interface("Staking").events, **interface("RunCoordinator").events}
-    return {entries[name].topic: (entries[name], build) for name, build in _BUILDERS.items()}
-
-
-_BY_TOPIC: Final = _by_topic()
-
-
-def _hex(value: bytes) -> str:
-    return "0x" + value.hex()

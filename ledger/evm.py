@@ -2,9 +2,12 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from eth_account.signers.local import LocalAccount
+from eth_utils.address import to_checksum_address
 
 from ledger.base import (
     Address,
@@ -29,18 +32,14 @@ from ledger.blocks import Headers
 from ledger.commitments import commitment
 from ledger.contracts import Contracts
 from ledger.deployment import Deployment
+from ledger.endpoints import Endpoints
 from ledger.errors import KeystoreError, Unreachable
-from ledger.events import EventReader, Log, operands
+from ledger.events import EventReader, read_log
 from ledger.following import Mined, Patience
-from ledger.interfaces import interface
 from ledger.journal import Claim
-from ledger.rpc import Rpc
 from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
-from ledger.wire import BadAnswer, quantity
-
-if TYPE_CHECKING:  # a second of imports that reading the chain can do without
-    from eth_account.signers.local import LocalAccount
+from ledger.translation import BadAnswer
 
 NOBODY = Address("0x" + "00" * 20)
 
@@ -49,16 +48,21 @@ class EvmLedger:
     """One account's view of one deployment. Made by `connect`, ended by `close`."""
 
     def __init__(
-        self, rpc: Rpc, headers: Headers, beacons: BeaconReader, deployment: Deployment, sender: Sender | None
+        self,
+        endpoints: Endpoints,
+        headers: Headers,
+        beacons: BeaconReader,
+        deployment: Deployment,
+        sender: Sender | None,
     ) -> None:
-        self._rpc = rpc
+        self._endpoints = endpoints
         self._headers = headers
         self._beacons = beacons
         self._deployment = deployment
         self._sender = sender
-        contracts = Contracts(rpc, deployment)
+        contracts = Contracts(endpoints, deployment)
         self._token, self._staking, self._coordinator = contracts.token, contracts.staking, contracts.coordinator
-        self._reader = EventReader(rpc, headers, deployment.coordinator, deployment.staking)
+        self._reader = EventReader(endpoints, headers, deployment.coordinator, deployment.staking)
         self._created: dict[RunId, tuple[bytes, int]] = {}
 
     @classmethod
@@ -66,7 +70,7 @@ class EvmLedger:
         cls,
         rpc_urls: Sequence[str],
         deployment: Deployment,
-        account: "LocalAccount | None",
+        account: LocalAccount | None,
         journal: Path | None,
         patience: Patience | None = None,
     ) -> Self:
@@ -84,26 +88,26 @@ class EvmLedger:
             Unreachable: no endpoint answers.
             JournalError: the journal cannot be used.
         """
-        rpc = Rpc(rpc_urls, deployment.chain_id)
-        headers = Headers(rpc)
+        endpoints = Endpoints(rpc_urls, deployment.chain_id)
+        headers = Headers(endpoints)
         try:
-            await rpc.require_chain()
-            await Contracts(rpc, deployment).require()
-            beacons = await BeaconReader.open(rpc, headers, deployment.confirmations)
+            await endpoints.require_chain()
+            await Contracts(endpoints, deployment).require()
+            beacons = await BeaconReader.open(endpoints, headers, deployment.confirmations)
             sender: Sender | None = None
             if account is not None:
                 sender = await open_sender(
-                    rpc, headers, account, journal, deployment.chain_id, deployment.confirmations, patience
+                    endpoints, headers, account, journal, deployment.chain_id, deployment.confirmations, patience
                 )
         except BaseException:
-            await rpc.close()
+            await endpoints.close()
             raise
-        return cls(rpc, headers, beacons, deployment, sender)
+        return cls(endpoints, headers, beacons, deployment, sender)
 
     async def close(self) -> None:
         if self._sender is not None:
             await self._sender.close()
-        await self._rpc.close()
+        await self._endpoints.close()
 
     @property
     def chain_id(self) -> int:
@@ -148,17 +152,17 @@ class EvmLedger:
         return await self._beacons.beacon(block_number)
 
     async def native_balance(self, who: Address) -> int:
-        return await self._rpc.ask("eth_getBalance", [who, "latest"], quantity)
+        return await self._endpoints.ask(lambda w3: w3.eth.get_balance(to_checksum_address(who), "latest"))
 
     async def token_balance(self, who: Address) -> int:
-        return int(await self._token.value("balanceOf", who))
+        return int(await self._token.view("balanceOf", who))
 
     # --- Runs
 
     async def run(self, run: RunId) -> Run:
-        params = await self._coordinator.value("runParams", run)
-        owner = await self._coordinator.value("runOwner", run)
-        digest = Digest(await self._coordinator.value("specDigest", run))
+        params = await self._coordinator.view("runParams", run)
+        owner = await self._coordinator.view("runOwner", run)
+        digest = Digest(await self._coordinator.view("specDigest", run))
         spec, block = await self._creation(run, digest)
         return Run(run, owner, _params(params), spec, digest, block)
 
@@ -166,26 +170,26 @@ class EvmLedger:
         """The run's specification, which only its creation's log holds, and the block of that."""
         if run not in self._created:
             last = (await self._headers.latest()).number
-            logs = await self._reader.find("RunCreated", [Digest(run.to_bytes(32))], self.origin_block, last)
+            logs = await self._reader.find("RunCreated", run, self.origin_block, last)
             if len(logs) != 1:
                 raise Unreachable(f"{len(logs)} logs of the creation of run {run}")
-            spec: bytes = _run_creation(logs[0])["spec"]
+            spec: bytes = logs[0].operands["spec"]
             if hashlib.sha256(spec).digest() != digest:
                 raise Unreachable(f"the endpoint's specification of run {run} has another digest than the contract's")
             self._created[run] = (spec, logs[0].block)
         return self._created[run]
 
     async def run_count(self) -> int:
-        return int(await self._coordinator.value("runCount"))
+        return int(await self._coordinator.view("runCount"))
 
     async def run_state(self, run: RunId) -> RunState:
         return RunState(*await self._coordinator.view("runState", run))
 
     async def slot(self, run: RunId, version: Version, node: Address) -> int:
-        return int(await self._coordinator.value("slots", run, version, node))
+        return int(await self._coordinator.view("slots", run, version, node))
 
     async def open_of(self, run: RunId, node: Address) -> int:
-        return int(await self._coordinator.value("openOf", run, node))
+        return int(await self._coordinator.view("openOf", run, node))
 
     async def submission(self, run: RunId, commitment: Digest) -> SubmissionState:
         node, submitted_at, units, state = await self._coordinator.view("submission", run, commitment)
@@ -195,7 +199,7 @@ class EvmLedger:
         return LeafReport(*await self._coordinator.view("leafReport", run, commitment, leaf))
 
     async def rewards(self, provider: Address) -> int:
-        return int(await self._coordinator.value("rewards", provider))
+        return int(await self._coordinator.view("rewards", provider))
 
     async def events(self, run: RunId, first_block: int, last_block: int) -> list[Event]:
         if last_block > self._headers.highest:
@@ -205,21 +209,21 @@ class EvmLedger:
     # --- Stake
 
     async def free_stake(self, provider: Address) -> int:
-        return int(await self._staking.value("free", provider))
+        return int(await self._staking.view("free", provider))
 
     async def allocation(self, run: RunId, node: Address) -> Allocation:
         amount, locked = await self._staking.view("allocation", run, node)
-        return Allocation(amount, locked, await self._staking.value("firstAllocation", run, node))
+        return Allocation(amount, locked, await self._staking.view("firstAllocation", run, node))
 
     async def provider_of(self, node: Address) -> Address | None:
-        provider = Address(await self._staking.value("providerOf", node))
+        provider = Address(await self._staking.view("providerOf", node))
         return None if provider == NOBODY else provider
 
     async def node_nonce(self, node: Address) -> int:
-        return int(await self._staking.value("nonces", node))
+        return int(await self._staking.view("nonces", node))
 
     async def unbonding_seconds(self) -> int:
-        return int(await self._staking.value("unbonding"))
+        return int(await self._staking.view("unbonding"))
 
     # --- Writes
 
@@ -228,7 +232,7 @@ class EvmLedger:
 
     async def _approve(self, spender: Address, amount: int) -> None:
         """Lets `spender` take `amount` of the account's tokens, if it may not yet."""
-        if await self._token.value("allowance", self.account, spender) < amount:
+        if await self._token.view("allowance", self.account, spender) < amount:
             await self._send(self._token.call("approve", spender, amount))
 
     async def faucet(self, amount: int) -> Receipt:
@@ -258,10 +262,13 @@ class EvmLedger:
         return self._run_created(mined)
 
     def _run_created(self, mined: Mined) -> RunId:
-        topic = interface("RunCoordinator").events["RunCreated"].topic
-        for log in mined.logs:
-            if log.address == self.coordinator and log.topics[:1] == (topic,):
-                return RunId(_run_creation(log)["run"])
+        try:
+            logs = [read_log(entry) for entry in mined.logs if str(entry["address"]) == self.coordinator]
+        except BadAnswer as problem:
+            raise Unreachable(f"a receipt of createRun: {problem}") from problem
+        for log in logs:
+            if log is not None and log.event == "RunCreated":
+                return RunId(log.operands["run"])
         raise Unreachable("a receipt of createRun that names no run")
 
     async def fund_run(self, run: RunId, amount: int) -> Receipt:
@@ -304,20 +311,11 @@ class EvmLedger:
 
 
 def _params(values: tuple[Any, ...]) -> RunParams:
-    *others, windows = values
-    names = (field.name for field in fields(RunParams))
-    return RunParams(**dict(zip(names, (*others, Windows(*windows)), strict=True)))
+    trainer, validators, *others, windows = values
+    return RunParams(trainer, tuple(validators), *others, Windows(*windows))
 
 
 def _state(value: int) -> State:
     if value not in set(State):
         raise Unreachable(f"a submission in state {value}, which this version does not know")
     return State(value)
-
-
-def _run_creation(log: Log) -> dict[str, Any]:
-    """The operands of a `RunCreated`. Raises: Unreachable."""
-    try:
-        return operands(interface("RunCoordinator").events["RunCreated"], log)
-    except BadAnswer as problem:
-        raise Unreachable(f"a log of a run's creation: {problem}") from problem

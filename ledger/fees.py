@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger.blocks import Headers
-from ledger.rpc import Refused, Rpc
-from ledger.wire import quantity
+from ledger.endpoints import Endpoints
+from ledger.provider import Refused
 
 GWEI: Final = 10**9
 DEFAULT_PRIORITY_FEE: Final = GWEI // 1000  # where an endpoint suggests none; Base takes 0.001 gwei
@@ -23,11 +23,11 @@ class Fees:
     priority: int
 
 
-async def suggested_fees(rpc: Rpc, headers: Headers) -> Fees:
+async def suggested_fees(endpoints: Endpoints, headers: Headers) -> Fees:
     """Fees that fit the latest block. Raises: Unreachable."""
     base_fee = (await headers.latest()).base_fee
     try:
-        priority = await rpc.ask("eth_maxPriorityFeePerGas", [], lambda answer: quantity(answer, 128))
+        priority = await endpoints.ask(lambda w3: w3.eth.max_priority_fee)
     except Refused:
         priority = DEFAULT_PRIORITY_FEE
     priority = min(priority, MAX_FEE)

@@ -4,17 +4,22 @@ explained."""
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from eth_typing import Hash32
+from eth_utils.address import to_checksum_address
+from web3.exceptions import TransactionNotFound
+from web3.types import LogReceipt, TxParams
+
 from ledger.base import Address, Digest, Receipt
-from ledger.blocks import Headers, parse_header
+from ledger.blocks import Headers, read_latest
+from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Reverted, Unconfirmed, Unreachable, reverted
-from ledger.events import Log, parse_log
 from ledger.fees import Fees, replacement_fees, suggested_fees
 from ledger.journal import Entry, Journal, Stage
-from ledger.rpc import Request, Rpc
 from ledger.signing import Call, Signer
-from ledger.wire import BadAnswer, address, array, byte_string, digest, member, quantity
+from ledger.translation import BadAnswer
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +41,7 @@ class Mined:
     """A transaction that succeeded; `created` is the contract that it deployed, if it was to."""
 
     receipt: Receipt
-    logs: tuple[Log, ...]
+    logs: tuple[LogReceipt, ...]
     created: Address | None
 
 
@@ -48,7 +53,7 @@ class Outcome:
     block: int
     success: bool
     gas_used: int
-    logs: tuple[Log, ...]
+    logs: tuple[LogReceipt, ...]
     created: Address | None
 
 
@@ -65,9 +70,15 @@ class Follower:
     """Follows one key's transactions to their end."""
 
     def __init__(
-        self, rpc: Rpc, headers: Headers, journal: Journal, signer: Signer, confirmations: int, patience: Patience
+        self,
+        endpoints: Endpoints,
+        headers: Headers,
+        journal: Journal,
+        signer: Signer,
+        confirmations: int,
+        patience: Patience,
     ) -> None:
-        self._rpc = rpc
+        self._endpoints = endpoints
         self._headers = headers
         self._journal = journal
         self._signer = signer
@@ -104,27 +115,24 @@ class Follower:
 
     async def look(self, entry: Entry) -> Look:
         """One endpoint's view of `entry`. Raises: Unreachable."""
-        requests: list[Request] = [("eth_getTransactionCount", [self._signer.address, "latest"])]
-        requests += [("eth_getTransactionReceipt", ["0x" + attempt.hash.hex()]) for attempt in entry.attempts]
-        requests.append(("eth_getBlockByNumber", ["latest", False]))
 
-        def parse(answers: list[object]) -> Look:
-            nonce, *receipts, head = answers
-            found = zip(receipts, entry.attempts, strict=True)
-            outcomes = [_outcome(receipt, attempt.hash) for receipt, attempt in found if receipt is not None]
-            return Look(quantity(nonce, 63), outcomes[0] if outcomes else None, parse_header(head).number)
+        async def question(w3: Web3) -> Look:
+            nonce = await w3.eth.get_transaction_count(to_checksum_address(self._signer.address), "latest")
+            outcomes = [await _outcome(w3, attempt.hash) for attempt in entry.attempts]
+            found = [outcome for outcome in outcomes if outcome is not None]
+            return Look(nonce, found[0] if found else None, (await read_latest(w3)).number)
 
-        return await self._rpc.ask_together(requests, parse)
+        return await self._endpoints.ask(question)
 
     async def push(self, entry: Entry) -> None:
         """Sends the latest attempt of `entry`. Raises: Refused, Unreachable."""
         attempt = entry.attempts[-1]
 
-        def parse(answer: object) -> None:
-            if digest(answer) != attempt.hash:
+        async def question(w3: Web3) -> None:
+            if bytes(await w3.eth.send_raw_transaction(attempt.raw)) != attempt.hash:
                 raise BadAnswer("the hash of another transaction")
 
-        await self._rpc.ask("eth_sendRawTransaction", ["0x" + attempt.raw.hex()], parse)
+        await self._endpoints.ask(question)
 
     async def resend(self, entry: Entry) -> None:
         """The same bytes once more; whatever is said of them, following finds out."""
@@ -166,7 +174,7 @@ class Follower:
         """Replaces a stuck transaction by one with the same nonce and call and a higher fee, if the limit permits."""
         last = entry.attempts[-1]
         try:
-            now = await suggested_fees(self._rpc, self._headers)
+            now = await suggested_fees(self._endpoints, self._headers)
         except Unreachable:
             return entry
         fees = replacement_fees(Fees(last.max_fee, last.priority_fee), now)
@@ -185,7 +193,7 @@ class Follower:
         call = self._signer.unsigned(Call(entry.what, entry.to, entry.data, entry.value))
         for block in (outcome.block, outcome.block - 1):
             try:
-                await self._rpc.ask("eth_call", [call, hex(block)], byte_string)
+                await self._endpoints.ask(partial(_replay, call, block))
             except Reverted as reason:
                 return reason
             except Unreachable as problem:
@@ -193,15 +201,24 @@ class Follower:
         return reverted("OutOfGas" if outcome.gas_used >= entry.gas else "NoReason", {"transaction": outcome.hash})
 
 
-def _outcome(answer: object, hash_: Digest) -> Outcome:
-    if digest(member(answer, "transactionHash")) != hash_:
+async def _replay(call: TxParams, block: int, w3: Web3) -> None:
+    await w3.eth.call(call, block)
+
+
+async def _outcome(w3: Web3, hash_: Digest) -> Outcome | None:
+    """One endpoint's receipt of transaction `hash_`, None while there is none."""
+    try:
+        receipt = await w3.eth.get_transaction_receipt(Hash32(hash_))
+    except TransactionNotFound:
+        return None
+    if bytes(receipt["transactionHash"]) != hash_:
         raise BadAnswer("the receipt of another transaction")
-    created = member(answer, "contractAddress")
+    created = receipt["contractAddress"]
     return Outcome(
         hash=hash_,
-        block=quantity(member(answer, "blockNumber"), 63),
-        success=quantity(member(answer, "status"), 1) == 1,
-        gas_used=quantity(member(answer, "gasUsed"), 63),
-        logs=tuple(parse_log(entry) for entry in array(member(answer, "logs"))),
-        created=None if created is None else address(created),
+        block=receipt["blockNumber"],
+        success=receipt["status"] == 1,
+        gas_used=receipt["gasUsed"],
+        logs=tuple(receipt["logs"]),
+        created=None if created is None else Address(created),
     )

@@ -1,15 +1,16 @@
 """A call as an endpoint is asked about it, and as a signed transaction."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from eth_account.signers.local import LocalAccount
+from eth_account.types import TransactionDictType
+from eth_typing import HexStr
+from eth_utils.address import to_checksum_address
+from web3.types import TxParams, Wei
 
 from ledger.base import Address, Digest
 from ledger.fees import Fees
 from ledger.journal import Attempt, Claim
-
-if TYPE_CHECKING:  # a second of imports that reading the chain can do without
-    from eth_account.signers.local import LocalAccount
-    from eth_account.types import TransactionDictType
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,21 @@ class Call:
 class Signer:
     """One key on one chain."""
 
-    def __init__(self, account: "LocalAccount", chain_id: int) -> None:
+    def __init__(self, account: LocalAccount, chain_id: int) -> None:
         self._account = account
         self._chain_id = chain_id
         self.address = Address(account.address)
 
-    def unsigned(self, call: Call) -> dict[str, object]:
-        """What `eth_call` and `eth_estimateGas` take."""
-        transaction = {"from": self.address, "data": "0x" + call.data.hex(), "value": hex(call.value)}
-        return {**transaction} if call.to is None else {**transaction, "to": call.to}
+    def unsigned(self, call: Call) -> TxParams:
+        """What `eth.call` and `eth.estimate_gas` take."""
+        transaction: TxParams = {
+            "from": self._account.address,
+            "data": HexStr("0x" + call.data.hex()),
+            "value": Wei(call.value),
+        }
+        if call.to is not None:
+            transaction["to"] = to_checksum_address(call.to)
+        return transaction
 
     def sign(self, call: Call, nonce: int, gas: int, fees: Fees) -> Attempt:
         """A type 2 transaction (EIP-1559)."""

@@ -6,19 +6,19 @@ A killed process loses nothing: what was journalled is sent again, byte for byte
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ledger.blocks import Headers, parse_header
+from eth_account.signers.local import LocalAccount
+from eth_utils.address import to_checksum_address
+
+from ledger.blocks import Headers
+from ledger.endpoints import Endpoints
 from ledger.errors import LedgerError, Reverted, Unconfirmed, Unreachable, reverted
 from ledger.fees import Fees, gas_limit, suggested_fees
 from ledger.following import Follower, Mined, Patience
 from ledger.journal import Claim, Entry, Journal, Stage
-from ledger.rpc import Refused, Rpc
+from ledger.provider import Refused
 from ledger.signing import Call, Signer
-from ledger.wire import byte_string, quantity, text
-
-if TYPE_CHECKING:  # a second of imports that reading the chain can do without
-    from eth_account.signers.local import LocalAccount
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +35,15 @@ class Sender:
     """The transactions of one key on one chain. `chain` names the chain and its genesis, for the journal."""
 
     def __init__(
-        self, rpc: Rpc, headers: Headers, journal: Journal, chain: str, signer: Signer, follower: Follower
+        self,
+        endpoints: Endpoints,
+        headers: Headers,
+        journal: Journal,
+        chain: str,
+        signer: Signer,
+        follower: Follower,
     ) -> None:
-        self._rpc = rpc
+        self._endpoints = endpoints
         self._headers = headers
         self._journal = journal
         self._chain = chain
@@ -71,7 +77,7 @@ class Sender:
 
     async def simulate(self, call: Call) -> None:
         """Raises: Reverted, as the call would be now."""
-        await self._rpc.ask("eth_call", [self._signer.unsigned(call), "latest"], byte_string)
+        await self._endpoints.ask(lambda w3: w3.eth.call(self._signer.unsigned(call), "latest"))
 
     async def resume(self) -> None:
         """Sends again, byte for byte, what an earlier process left unfinished, and follows it in the background."""
@@ -108,8 +114,9 @@ class Sender:
     # --- Under the lane's lock
 
     async def _sign_and_send(self, call: Call) -> Entry:
-        gas = gas_limit(await self._rpc.ask("eth_estimateGas", [self._signer.unsigned(call), "latest"], quantity))
-        fees = await suggested_fees(self._rpc, self._headers)
+        unsigned = self._signer.unsigned(call)
+        gas = gas_limit(await self._endpoints.ask(lambda w3: w3.eth.estimate_gas(unsigned, "latest")))
+        fees = await suggested_fees(self._endpoints, self._headers)
         await self._require_funds(gas * fees.most + call.value)
         least = 0
         for _ in range(SIGNING_TRIES):
@@ -121,7 +128,7 @@ class Sender:
         raise Unreachable(f"{call.what}: no nonce of {self.address} is free")
 
     async def _require_funds(self, cost: int) -> None:
-        balance = await self._rpc.ask("eth_getBalance", [self.address, "latest"], quantity)
+        balance = await self._endpoints.ask(lambda w3: w3.eth.get_balance(to_checksum_address(self.address), "latest"))
         if balance < cost:
             raise self._cannot_pay(balance=balance, needed=cost)
 
@@ -133,8 +140,8 @@ class Sender:
 
         Transactions that the endpoint's pool has lost are sent again first: a gap would hold up all that follow.
         """
-        pending = await self._rpc.ask(
-            "eth_getTransactionCount", [self.address, "pending"], lambda answer: quantity(answer, 63)
+        pending = await self._endpoints.ask(
+            lambda w3: w3.eth.get_transaction_count(to_checksum_address(self.address), "pending")
         )
         missing = [entry for entry in await self._unfinished() if entry.nonce >= pending]
         for entry in missing:
@@ -174,9 +181,9 @@ class Sender:
 
 
 async def open_sender(
-    rpc: Rpc,
+    endpoints: Endpoints,
     headers: Headers,
-    account: "LocalAccount",
+    account: LocalAccount,
     journal: Path | None,
     chain_id: int,
     confirmations: int,
@@ -189,16 +196,15 @@ async def open_sender(
 
     Raises: Unreachable, JournalError.
     """
-    genesis = await rpc.ask("eth_getBlockByNumber", ["0x0", False], parse_header)
-    patience = patience or await _patience(rpc)
+    genesis = await headers.require(0)
+    patience = patience or await _patience(endpoints)
     written = await asyncio.to_thread(Journal, journal)
     signer = Signer(account, chain_id)
-    follower = Follower(rpc, headers, written, signer, confirmations, patience)
-    sender = Sender(rpc, headers, written, f"{chain_id}/0x{genesis.hash.hex()}", signer, follower)
+    follower = Follower(endpoints, headers, written, signer, confirmations, patience)
+    sender = Sender(endpoints, headers, written, f"{chain_id}/0x{genesis.hash.hex()}", signer, follower)
     await sender.resume()
     return sender
 
 
-async def _patience(rpc: Rpc) -> Patience:
-    version = await rpc.ask("web3_clientVersion", [], text)
-    return Patience(DEVNET_POLL_SECONDS if version.startswith("anvil") else POLL_SECONDS)
+async def _patience(endpoints: Endpoints) -> Patience:
+    return Patience(DEVNET_POLL_SECONDS if await endpoints.is_anvil() else POLL_SECONDS)

@@ -77,6 +77,13 @@ class RpcProxy:
             return web.Response(body=await response.read(), content_type="application/json")
 
 
+async def ask(url: str, method: str, *parameters: object) -> Any:
+    """The result of one request, without the code under test."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+        return (await response.json())["result"]
+
+
 async def wait_until(true: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not await true():  # noqa: ASYNC110 - what is awaited happens in other processes

@@ -17,10 +17,8 @@ from ledger.devnet import Anvil
 from ledger.errors import KeystoreError, LedgerError, NotDeployed, Reverted, Unreachable, WrongChain
 from ledger.events import RANGE_BLOCKS
 from ledger.evm import EvmLedger
-from ledger.rpc import Rpc
-from ledger.wire import byte_string, member, quantity
 from tests.ledger.evm_scene import ROOT, EvmScene, evm_scene
-from tests.ledger.rpc_proxy import RpcProxy, error, result
+from tests.ledger.rpc_proxy import RpcProxy, ask, error, result, wait_until
 
 
 @pytest.fixture
@@ -36,12 +34,10 @@ async def _reader(url: str, deployment: Deployment) -> EvmLedger:
 
 async def _headers(anvil: Anvil, last: int) -> list[tuple[int, bytes]]:
     """(time, mixHash) of blocks 0 to `last`, without the code under test."""
-    rpc = Rpc([anvil.rpc_url], None)
     found = []
     for number in range(last + 1):
-        block = await rpc.ask("eth_getBlockByNumber", [hex(number), False], lambda answer: answer)
-        found.append((quantity(member(block, "timestamp")), byte_string(member(block, "mixHash"))))
-    await rpc.close()
+        block = await ask(anvil.rpc_url, "eth_getBlockByNumber", hex(number), False)
+        found.append((int(block["timestamp"], 16), bytes.fromhex(block["mixHash"][2:])))
     return found
 
 
@@ -160,10 +156,7 @@ async def test_another_specification_than_the_contracts_is_not_believed(scene: E
         async def forge(request: dict) -> web.Response | None:
             if request["method"] != "eth_getLogs":
                 return None
-            rpc = Rpc([scene.anvil.rpc_url], None)
-            logs = await rpc.ask("eth_getLogs", request["params"], lambda answer: answer)
-            await rpc.close()
-            assert isinstance(logs, list)
+            logs = await ask(scene.anvil.rpc_url, "eth_getLogs", *request["params"])
             for log in logs:
                 log["data"] = log["data"].replace(honest.spec.hex(), b'{"name":"lie"}'.hex())
             return result(request, logs)
@@ -222,11 +215,13 @@ async def test_an_endpoint_url_that_is_not_utf8_does_not_stop_the_reading(scene:
     ledger = await scene.connect(scene.anvil.accounts[1])
     url = b"http://\xff\xfe"
     data = keccak(text="setEndpoint(string)")[:4] + (32).to_bytes(32) + len(url).to_bytes(32) + url.ljust(32, b"\0")
-    rpc = Rpc([scene.anvil.rpc_url], None)
     call = {"from": scene.anvil.accounts[4].address, "to": ledger.coordinator, "data": "0x" + data.hex()}
-    await rpc.ask("eth_sendTransaction", [call], lambda answer: answer)
-    await rpc.close()
+    sent = await ask(scene.anvil.rpc_url, "eth_sendTransaction", call)
 
+    async def mined() -> bool:
+        return await ask(scene.anvil.rpc_url, "eth_getTransactionReceipt", sent) is not None
+
+    await wait_until(mined)
     head = (await ledger.head()).number
     (event,) = await ledger.events(scene.run, head, head)
 
@@ -238,10 +233,7 @@ async def test_times_are_read_from_headers_where_logs_do_not_tell_them(scene: Ev
     async def strip(request: dict) -> web.Response | None:
         if request["method"] != "eth_getLogs":
             return None
-        rpc = Rpc([scene.anvil.rpc_url], None)
-        logs = await rpc.ask("eth_getLogs", request["params"], lambda answer: answer)
-        await rpc.close()
-        assert isinstance(logs, list)
+        logs = await ask(scene.anvil.rpc_url, "eth_getLogs", *request["params"])
         return result(request, [{key: log[key] for key in log if key != "blockTimestamp"} for log in logs])
 
     plain = await _reader(scene.anvil.rpc_url, scene.deployment)
@@ -257,10 +249,8 @@ async def test_times_are_read_from_headers_where_logs_do_not_tell_them(scene: Ev
 
 
 async def test_the_first_block_at_any_time_is_found(scene: EvmScene) -> None:
-    rpc = Rpc([scene.anvil.rpc_url], None)
     for count, interval in ((40, 2), (3, 100), (30, 1)):
-        await rpc.ask("anvil_mine", [hex(count), hex(interval)], lambda answer: answer)
-    await rpc.close()
+        await ask(scene.anvil.rpc_url, "anvil_mine", hex(count), hex(interval))
     ledger = await _reader(scene.anvil.rpc_url, scene.deployment)
     last = (await ledger.head()).number
     times = [time for time, _ in await _headers(scene.anvil, last)]
@@ -291,11 +281,9 @@ async def test_an_op_stack_beacon_is_the_mix_of_the_first_block_with_an_origin_2
     scene: EvmScene,
 ) -> None:
     """L1Block answers 12 * floor((now - 4) / 12): a slot of L1 every 12 s, seen at least 4 s late."""
-    rpc = Rpc([scene.anvil.rpc_url], None)
     code = "0x600c600c600442030402" + "5f5260205ff3"
-    await rpc.ask("anvil_setCode", [L1_BLOCK, code], lambda answer: answer)
-    await rpc.ask("anvil_mine", [hex(60), hex(2)], lambda answer: answer)
-    await rpc.close()
+    await ask(scene.anvil.rpc_url, "anvil_setCode", L1_BLOCK, code)
+    await ask(scene.anvil.rpc_url, "anvil_mine", hex(60), hex(2))
 
     async def op_geth(request: dict) -> web.Response | None:
         return result(request, "Geth/v1.101") if request["method"] == "web3_clientVersion" else None

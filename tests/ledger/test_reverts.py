@@ -27,6 +27,8 @@ def test_errors_of_all_three_contracts_are_known() -> None:
         ("NotCoordinator(address)", (address,), {"caller": address}),
         ("UnknownRun(uint256)", (2**255,), {"run": 2**255}),
         ("ZeroAddress()", (), {}),
+        ("InvalidSignature()", (), {}),  # of the coordinator
+        ("InvalidSignature(address,address)", (address, address), {"recovered": address, "expected": address}),
         ("AlreadySubmitted(bytes32)", (b"\x07" * 32,), {"commitment": b"\x07" * 32}),
     ):
         error = decode_revert(_data(signature, *values))

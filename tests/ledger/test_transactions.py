@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -18,10 +19,8 @@ from ledger.errors import AlreadySubmitted, InsufficientStake, Reverted, SlotMis
 from ledger.evm import EvmLedger
 from ledger.following import Patience
 from ledger.journal import Journal, SlotTaken, Stage
-from ledger.rpc import Rpc
-from ledger.wire import member, quantity
 from tests.ledger.evm_scene import BEACON, OTHER_ROOT, ROOT, STAKE, UNITS, EvmScene, evm_scene
-from tests.ledger.rpc_proxy import RpcProxy, result, wait_until
+from tests.ledger.rpc_proxy import RpcProxy, ask, result, wait_until
 
 TO = "0x00000000000000000000000000000000000000AA"
 
@@ -33,12 +32,8 @@ async def scene() -> AsyncIterator[EvmScene]:
         yield await evm_scene(anvil)
 
 
-async def _tell(anvil: Anvil, method: str, *parameters: object) -> object:
-    rpc = Rpc([anvil.rpc_url], None)
-    try:
-        return await rpc.ask(method, list(parameters), lambda answer: answer)
-    finally:
-        await rpc.close()
+async def _tell(anvil: Anvil, method: str, *parameters: object) -> Any:
+    return await ask(anvil.rpc_url, method, *parameters)
 
 
 async def _mine_every_second(anvil: Anvil) -> None:
@@ -48,11 +43,11 @@ async def _mine_every_second(anvil: Anvil) -> None:
 
 async def _nonce_of(anvil: Anvil, transaction: bytes) -> int:
     found = await _tell(anvil, "eth_getTransactionByHash", "0x" + transaction.hex())
-    return quantity(member(found, "nonce"))
+    return int(found["nonce"], 16)
 
 
 async def _sent_by(anvil: Anvil, who: str) -> int:
-    return quantity(await _tell(anvil, "eth_getTransactionCount", who, "latest"))
+    return int(await _tell(anvil, "eth_getTransactionCount", who, "latest"), 16)
 
 
 def _entries(path: Path) -> list[tuple[str, Stage, bytes]]:
@@ -277,6 +272,7 @@ async def test_a_nonce_that_another_transaction_took_is_not_waited_for(scene: Ev
 CHILD = """
 import asyncio, os
 from pathlib import Path
+from typing import Any
 from eth_account import Account
 from ledger.base import Digest, RunId, Version
 from ledger.deployment import Deployment

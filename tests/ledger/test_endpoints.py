@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.devnet import CHAIN_ID, Anvil
+from ledger.endpoints import Endpoints, Web3
 from ledger.errors import InsufficientStake, Reverted, Unreachable, WrongChain
-from ledger.rpc import MAX_ANSWER_BYTES, Refused, Rpc, _result
-from ledger.wire import BadAnswer, quantity
+from ledger.provider import MAX_ANSWER_BYTES, Refused, result_of
+from ledger.translation import BadAnswer
 from tests.ledger.rpc_proxy import RpcProxy, error, result
 
 JSON = st.recursive(
@@ -22,23 +23,23 @@ JSON = st.recursive(
 )
 
 
-def _number(answer: object) -> int:
-    return quantity(answer, 63)
+async def _number(w3: Web3) -> int:
+    return await w3.eth.block_number
 
 
 async def test_an_answer_is_parsed_when_an_endpoint_gives_one(anvil: Anvil) -> None:
-    rpc = Rpc([anvil.rpc_url], CHAIN_ID)
-    assert await rpc.ask("eth_chainId", [], _number) == 31337
-    await rpc.close()
+    endpoints = Endpoints([anvil.rpc_url], CHAIN_ID)
+    assert await endpoints.ask(lambda w3: w3.eth.chain_id) == 31337
+    await endpoints.close()
 
 
 async def test_the_next_endpoint_answers_when_the_first_is_down(anvil: Anvil) -> None:
     async with RpcProxy(anvil.rpc_url) as first:
-        rpc = Rpc([first.url, anvil.rpc_url], CHAIN_ID)
-        assert await rpc.ask("eth_chainId", [], _number) == 31337
+        endpoints = Endpoints([first.url, anvil.rpc_url], CHAIN_ID)
+        assert await endpoints.ask(lambda w3: w3.eth.chain_id) == 31337
         await first.down()
-        assert await rpc.ask("eth_chainId", [], _number) == 31337
-        await rpc.close()
+        assert await endpoints.ask(lambda w3: w3.eth.chain_id) == 31337
+        await endpoints.close()
 
 
 async def test_the_next_endpoint_is_asked_when_the_answer_of_the_first_does_not_parse(anvil: Anvil) -> None:
@@ -46,41 +47,41 @@ async def test_the_next_endpoint_is_asked_when_the_answer_of_the_first_does_not_
         return result(request, "0x_1") if request["method"] == "eth_blockNumber" else None
 
     async with RpcProxy(anvil.rpc_url, lie) as liar:
-        rpc = Rpc([liar.url, anvil.rpc_url], CHAIN_ID)
-        assert await rpc.ask("eth_blockNumber", [], _number) >= 0
-        await rpc.close()
+        endpoints = Endpoints([liar.url, anvil.rpc_url], CHAIN_ID)
+        assert await endpoints.ask(_number) >= 0
+        await endpoints.close()
         assert liar.asked == ["eth_chainId", "eth_blockNumber"]
 
 
 async def test_an_endpoint_that_came_back_is_asked_for_its_chain_again(anvil: Anvil) -> None:
     async with RpcProxy(anvil.rpc_url) as proxy:
-        rpc = Rpc([proxy.url], CHAIN_ID)
-        await rpc.ask("eth_blockNumber", [], _number)
+        endpoints = Endpoints([proxy.url], CHAIN_ID)
+        await endpoints.ask(_number)
         await proxy.down()
         with pytest.raises(Unreachable):
-            await rpc.ask("eth_blockNumber", [], _number)
+            await endpoints.ask(_number)
         await proxy.up()
-        await rpc.ask("eth_blockNumber", [], _number)
-        await rpc.close()
+        await endpoints.ask(_number)
+        await endpoints.close()
         assert proxy.asked == ["eth_chainId", "eth_blockNumber"] * 2
 
 
 async def test_a_wrong_chain_is_refused_and_never_read(anvil: Anvil) -> None:
-    rpc = Rpc([anvil.rpc_url], 84532)
+    endpoints = Endpoints([anvil.rpc_url], 84532)
     with pytest.raises(WrongChain, match="serves chain 31337, not 84532"):
-        await rpc.require_chain()
+        await endpoints.require_chain()
     with pytest.raises(Unreachable):
-        await rpc.ask("eth_blockNumber", [], _number)
-    await rpc.close()
+        await endpoints.ask(_number)
+    await endpoints.close()
 
 
 async def test_the_secret_path_of_an_endpoint_is_in_no_message(anvil: Anvil) -> None:
     async with RpcProxy(anvil.rpc_url) as proxy:
         await proxy.down()
-        rpc = Rpc([proxy.url], CHAIN_ID)
+        endpoints = Endpoints([proxy.url], CHAIN_ID)
         with pytest.raises(Unreachable) as problem:
-            await rpc.ask("eth_blockNumber", [], _number)
-        await rpc.close()
+            await endpoints.ask(_number)
+        await endpoints.close()
         assert "127.0.0.1" in str(problem.value)
         assert "secret" not in f"{problem.value!r} {problem.value.__cause__!r}"
 
@@ -92,7 +93,7 @@ async def test_the_secret_path_of_an_endpoint_is_in_no_message(anvil: Anvil) -> 
         b"<html>",
         b"[]",
         b"null",
-        b'{"id": 0, "result": "0x1"}',
+        b'{"id": 7, "result": "0x1"}',
         b'{"jsonrpc": "2.0", "id": 1}',
         b'{"jsonrpc": "2.0", "id": 1, "error": 5}',
         b'{"jsonrpc": "2.0", "id": 1, "error": {"code": "x", "message": [], "data": {"data": {}}}}',
@@ -106,10 +107,10 @@ async def test_nothing_is_known_when_the_answer_is_malformed(anvil: Anvil, body:
         return web.Response(body=body, content_type="application/json")
 
     async with RpcProxy(anvil.rpc_url, lie) as liar:
-        rpc = Rpc([liar.url], CHAIN_ID)
+        endpoints = Endpoints([liar.url], CHAIN_ID)
         with pytest.raises(Unreachable):
-            await rpc.ask("eth_blockNumber", [], _number)
-        await rpc.close()
+            await endpoints.ask(_number)
+        await endpoints.close()
 
 
 async def test_nothing_is_known_when_the_endpoint_is_slow_redirects_or_floods(anvil: Anvil) -> None:
@@ -124,10 +125,10 @@ async def test_nothing_is_known_when_the_endpoint_is_slow_redirects_or_floods(an
 
     for rule in (slow, redirect, flood):
         async with RpcProxy(anvil.rpc_url, rule) as proxy:
-            rpc = Rpc([proxy.url], CHAIN_ID, timeout_seconds=0.5)
+            endpoints = Endpoints([proxy.url], CHAIN_ID, timeout_seconds=0.5)
             with pytest.raises(Unreachable):
-                await rpc.ask("eth_blockNumber", [], _number)
-            await rpc.close()
+                await endpoints.ask(_number)
+            await endpoints.close()
 
 
 async def test_a_revert_is_not_asked_of_the_next_endpoint(anvil: Anvil) -> None:
@@ -137,10 +138,10 @@ async def test_a_revert_is_not_asked_of_the_next_endpoint(anvil: Anvil) -> None:
         return error(request, 3, "execution reverted", "0x" + data.hex()) if request["method"] == "eth_call" else None
 
     async with RpcProxy(anvil.rpc_url, refuse) as first, RpcProxy(anvil.rpc_url) as second:
-        rpc = Rpc([first.url, second.url], CHAIN_ID)
+        endpoints = Endpoints([first.url, second.url], CHAIN_ID)
         with pytest.raises(InsufficientStake) as reason:
-            await rpc.ask("eth_call", [{}, "latest"], str)
-        await rpc.close()
+            await endpoints.ask(lambda w3: w3.eth.call({}, "latest"))
+        await endpoints.close()
         assert reason.value.values == {"wanted": 7, "available": 5}
         assert second.asked == []
 
@@ -150,29 +151,29 @@ async def test_a_refusal_is_told_when_no_endpoint_takes_the_request(anvil: Anvil
         return error(request, -32016, "over rate limit") if request["method"] == "eth_blockNumber" else None
 
     async with RpcProxy(anvil.rpc_url, busy) as first, RpcProxy(anvil.rpc_url, busy) as second:
-        rpc = Rpc([first.url, second.url], CHAIN_ID)
+        endpoints = Endpoints([first.url, second.url], CHAIN_ID)
         with pytest.raises(Refused, match="over rate limit"):
-            await rpc.ask("eth_blockNumber", [], _number)
-        await rpc.close()
+            await endpoints.ask(_number)
+        await endpoints.close()
         assert "eth_blockNumber" in second.asked
 
 
 async def test_a_closed_connection_is_unreachable(anvil: Anvil) -> None:
-    rpc = Rpc([anvil.rpc_url], CHAIN_ID)
-    await rpc.ask("eth_blockNumber", [], _number)
-    await rpc.close()
+    endpoints = Endpoints([anvil.rpc_url], CHAIN_ID)
+    await endpoints.ask(_number)
+    await endpoints.close()
     with pytest.raises(Unreachable, match="closed"):
-        await rpc.ask("eth_blockNumber", [], _number)
+        await endpoints.ask(_number)
 
 
 async def test_an_endpoint_is_an_http_url() -> None:
     for url in ("ws://127.0.0.1", "file:///etc/passwd", "127.0.0.1:8545", "http://", "http://["):
         with pytest.raises(Unreachable):
-            Rpc([url], CHAIN_ID)
+            Endpoints([url], CHAIN_ID)
 
 
 @settings(deadline=None, max_examples=300)
 @given(JSON)
 def test_any_json_is_an_answer_or_a_named_problem(answer: object) -> None:
     with suppress(BadAnswer, Refused, Reverted):
-        _result(json.loads(json.dumps(answer)), 1)
+        result_of(json.loads(json.dumps(answer)), 1)

@@ -1,0 +1,110 @@
+"""The endpoints of one chain, each an `AsyncWeb3`: a question goes to one after another until an answer counts.
+
+Not one provider that fails over below web3: whether an answer counts is known only where it was decoded, and answers
+that belong together have to come from one endpoint.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from web3 import AsyncWeb3
+
+from ledger.errors import Unreachable, WrongChain
+from ledger.interfaces import web3_over
+from ledger.provider import TIMEOUT_SECONDS, Provider, Refused
+from ledger.translation import BadAnswer, reading
+
+T = TypeVar("T")
+Web3 = AsyncWeb3[Provider]
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    w3: Web3
+    right_chain: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.w3.provider.label
+
+
+class Endpoints:
+    """The one that answered last is asked first."""
+
+    def __init__(self, urls: Sequence[str], chain_id: int | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """`chain_id` None takes whatever chain the endpoints serve. Raises: Unreachable if a URL is not http(s)."""
+        self._endpoints = [_Endpoint(web3_over(Provider(url, timeout_seconds))) for url in urls]
+        self._chain_id = chain_id
+
+    async def ask(self, question: Callable[[Web3], Awaitable[T]]) -> T:
+        """What `question` makes of one endpoint's answers; it raises BadAnswer where another should be asked.
+
+        Raises:
+            Reverted: a contract refused.
+            Refused: the endpoints understood and refused.
+            Unreachable: no endpoint gave an answer that `question` takes.
+        """
+        problems: list[str] = []
+        refusal: Refused | None = None
+        for endpoint in tuple(self._endpoints):
+            try:
+                answer = await self._put(endpoint, question)
+            except Refused as problem:
+                refusal = refusal or problem
+            except (BadAnswer, Unreachable, WrongChain) as problem:
+                problems.append(f"{endpoint.label}: {problem}")
+            else:
+                self._prefer(endpoint)
+                return answer
+        raise refusal or Unreachable("; ".join(problems) or "no RPC endpoint is set")
+
+    async def chain_id(self) -> int:
+        """Of the first endpoint that answers."""
+        return await self.ask(lambda w3: w3.eth.chain_id)
+
+    async def is_anvil(self) -> bool:
+        """Whether this is a devnet, which says so itself."""
+        return (await self.ask(lambda w3: w3.client_version)).startswith("anvil")
+
+    async def require_chain(self) -> None:
+        """Every endpoint that answers serves the right chain, and at least one answers.
+
+        Raises: WrongChain, Unreachable.
+        """
+        problems: list[str] = []
+        for endpoint in self._endpoints:
+            try:
+                await self._check_chain(endpoint)
+            except (BadAnswer, Unreachable) as problem:
+                problems.append(f"{endpoint.label}: {problem}")
+        if len(problems) == len(self._endpoints):
+            raise Unreachable("; ".join(problems) or "no RPC endpoint is set")
+
+    async def close(self) -> None:
+        for endpoint in self._endpoints:
+            await endpoint.w3.provider.disconnect()
+
+    def _prefer(self, endpoint: _Endpoint) -> None:
+        if self._endpoints[0] is not endpoint:
+            self._endpoints.remove(endpoint)
+            self._endpoints.insert(0, endpoint)
+
+    async def _put(self, endpoint: _Endpoint, question: Callable[[Web3], Awaitable[T]]) -> T:
+        try:
+            if not endpoint.right_chain:
+                await self._check_chain(endpoint)
+            with reading():
+                return await question(endpoint.w3)
+        except Refused:
+            raise
+        except Unreachable:
+            endpoint.right_chain = False  # whatever answers next may be another node
+            raise
+
+    async def _check_chain(self, endpoint: _Endpoint) -> None:
+        with reading():
+            served = await endpoint.w3.eth.chain_id
+        if self._chain_id is not None and served != self._chain_id:
+            raise WrongChain(f"{endpoint.label} serves chain {served}, not {self._chain_id}")
+        endpoint.right_chain = True
