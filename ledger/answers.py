@@ -7,6 +7,7 @@ members named here, only in these forms.
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
 
 from ledger.translation import BadAnswer
 
@@ -21,36 +22,36 @@ _Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{40}$")]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True, alias_generator=to_camel)
 
 
 class _Block(_Part):
     number: _Number
     timestamp: _Number
     hash: _Digest
-    mixHash: _Digest  # noqa: N815 - this and all like it are JSON-RPC's names
-    baseFeePerGas: _Wei  # noqa: N815
+    mix_hash: _Digest
+    base_fee_per_gas: _Wei
 
 
 class _Log(_Part):
     address: _Address
     topics: Annotated[list[_Digest], Field(max_length=4)]
     data: _Bytes
-    blockNumber: _Number  # noqa: N815
-    blockHash: _Digest  # noqa: N815
-    blockTimestamp: _Number | None = None  # noqa: N815 - not every client tells
-    logIndex: _Number  # noqa: N815
-    transactionIndex: _Number  # noqa: N815
-    transactionHash: _Digest  # noqa: N815
+    block_number: _Number
+    block_hash: _Digest
+    block_timestamp: _Number | None = None  # not every client tells
+    log_index: _Number
+    transaction_index: _Number
+    transaction_hash: _Digest
     removed: Literal[False] = False  # true: its block was replaced
 
 
 class _Receipt(_Part):
-    transactionHash: _Digest  # noqa: N815
-    blockNumber: _Number  # noqa: N815
+    transaction_hash: _Digest
+    block_number: _Number
     status: _Bit
-    gasUsed: _Number  # noqa: N815
-    contractAddress: _Address | None = None  # noqa: N815
+    gas_used: _Number
+    contract_address: _Address | None = None
     logs: list[_Log]
 
 
@@ -77,7 +78,7 @@ def checked(method: str, result: object) -> object:
     if form is None:
         return result
     try:
-        return form.dump_python(form.validate_python(result))
+        return form.dump_python(form.validate_python(result), by_alias=True)
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, (method, *first["loc"])))

@@ -5,7 +5,6 @@ from typing import Final
 from eth_account.signers.local import LocalAccount
 
 from ledger.base import Address
-from ledger.blocks import Headers
 from ledger.deployment import Deployment
 from ledger.endpoints import Endpoints
 from ledger.errors import Unreachable
@@ -38,7 +37,7 @@ async def deploy(
     endpoints = Endpoints([rpc_url], None)
     try:
         chain_id = await endpoints.chain_id()
-        sender = await open_sender(endpoints, Headers(endpoints), account, None, chain_id, confirmations)
+        sender = await open_sender(endpoints, account, None, chain_id, confirmations)
         try:
             token, block = await _create(sender, "StakeToken", faucet_cap, faucet_cooldown_seconds)
             staking, _ = await _create(sender, "Staking", token, unbonding_seconds)

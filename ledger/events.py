@@ -1,18 +1,17 @@
 """Logs of the contracts, read in bounded ranges and decoded into the events of `ledger.base`, in chain order."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from eth_typing import BlockNumber
-from eth_utils.address import to_checksum_address
+from pydantic.alias_generators import to_snake
 from web3.contract.async_contract import AsyncContractEvent
-from web3.types import FilterParams, LogReceipt
+from web3.types import LogReceipt
 
 from ledger import base
-from ledger.base import Address, Block, Digest, RunId, Version
+from ledger.base import Address, Block, Digest, RunId
 from ledger.blocks import Headers, read_header
 from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Unreachable
@@ -23,19 +22,9 @@ from ledger.translation import BadAnswer, reading
 RANGE_BLOCKS: Final = 2_000  # public endpoints take 10,000 blocks or less a request; refused ranges are halved
 PARALLEL_HEADERS: Final = 8
 
-OF_RUN: Final = (
-    "CheckpointPublished",
-    "Submitted",
-    "Settled",
-    "Reported",
-    "Convicted",
-    "Voided",
-    "Expired",
-    "SlashExecuted",
-    "RelaySet",
-    "RunEnded",
-)
+OF_STAKING: Final = ("Allocated",)
 OF_NO_RUN: Final = ("EndpointSet", "Claimed")
+OF_RUN: Final = tuple(kind.__name__ for kind in get_args(base.Event) if kind.__name__ not in {*OF_STAKING, *OF_NO_RUN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +41,7 @@ class Log:
     transaction: Digest
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    """Logs of `events` of the contract `name`; of `run` only where it is given, as topic number `run_at`."""
-
-    name: str
-    address: Address
-    events: tuple[str, ...]
-    run: RunId | None = None
-    run_at: int = 1
-
-    def parameters(self, first_block: int, last_block: int) -> FilterParams:
-        contract = interface(self.name)
-        topics: list[Any] = [[contract.topic(event) for event in self.events]]
-        if self.run is not None:
-            topics += [None] * (self.run_at - 1) + [f"0x{self.run:064x}"]
-        return {
-            "address": to_checksum_address(self.address),
-            "topics": topics,
-            "fromBlock": BlockNumber(first_block),
-            "toBlock": BlockNumber(last_block),
-        }
-
-    def passes(self, log: Log) -> bool:
-        of_run = self.run is None or log.operands["run"] == self.run
-        return log.address == self.address and log.event in self.events and of_run
+_Topics = list[list[str] | None]  # for each place of a log's topics those that pass, None for all
 
 
 class EventReader:
@@ -91,23 +56,24 @@ class EventReader:
     async def read(self, run: RunId, first_block: int, last_block: int) -> list[base.Event]:
         """See `Ledger.events`. `last_block` must exist; an endpoint that lacks it is passed over, since it would
         answer with too few events."""
-        filters = [
-            _Filter("RunCoordinator", self._coordinator, OF_RUN, run),
-            _Filter("RunCoordinator", self._coordinator, OF_NO_RUN),
-            _Filter("Staking", self._staking, ("Allocated",), run, run_at=2),
+        coordinator, staking, of_run = interface("RunCoordinator"), interface("Staking"), [_topic(run)]
+        filters: list[tuple[Address, _Topics]] = [
+            (self._coordinator, [[coordinator.topic(name) for name in OF_RUN], of_run]),
+            (self._coordinator, [[coordinator.topic(name) for name in OF_NO_RUN]]),
+            (self._staking, [[staking.topic(name) for name in OF_STAKING], None, of_run]),
         ]
         logs: list[Log] = []
         for start in range(first_block, last_block + 1, RANGE_BLOCKS):
             logs += await self._logs(filters, start, min(start + RANGE_BLOCKS - 1, last_block))
         times = await self._times(logs)
-        return [_BUILDERS[log.event](Block(log.block, times[log.block]), log, log.operands) for log in logs]
+        return [_event(log, times[log.block]) for log in logs]
 
     async def find(self, event: str, run: RunId, first_block: int, last_block: int) -> list[Log]:
         """Logs of the coordinator's `event` of `run`."""
-        wanted = _Filter("RunCoordinator", self._coordinator, (event,), run)
-        return await self._logs([wanted], first_block, last_block)
+        topics: _Topics = [[interface("RunCoordinator").topic(event)], [_topic(run)]]
+        return await self._logs([(self._coordinator, topics)], first_block, last_block)
 
-    async def _logs(self, filters: Sequence[_Filter], first_block: int, last_block: int) -> list[Log]:
+    async def _logs(self, filters: Sequence[tuple[Address, _Topics]], first_block: int, last_block: int) -> list[Log]:
         """Logs that pass one of `filters`; a range that is refused is halved until it is a single block."""
         if first_block > last_block:
             return []
@@ -116,10 +82,11 @@ class EventReader:
             if await read_header(w3, last_block) is None:
                 raise BadAnswer(f"lags behind block {last_block}")
             logs: dict[tuple[int, int], Log] = {}
-            for wanted in filters:
-                for entry in await w3.eth.get_logs(wanted.parameters(first_block, last_block)):
-                    log = read_log(entry)
-                    if log is None or not wanted.passes(log) or not first_block <= log.block <= last_block:
+            for address, topics in filters:
+                wanted: Any = {"address": address, "topics": topics, "fromBlock": first_block, "toBlock": last_block}
+                for entry in await w3.eth.get_logs(wanted):
+                    log = read_log(entry) if _passes(entry, address, topics) else None
+                    if log is None or not first_block <= log.block <= last_block:
                         raise BadAnswer("a log that was not asked for")
                     logs[log.block, log.index] = log
             return [logs[place] for place in sorted(logs)]
@@ -169,6 +136,17 @@ def read_log(log: LogReceipt) -> Log | None:
     )
 
 
+def _passes(log: LogReceipt, address: Address, topics: _Topics) -> bool:
+    given = [topic.to_0x_hex() for topic in log["topics"]]
+    if str(log["address"]) != address or len(given) < len(topics):
+        return False
+    return all(options is None or topic in options for topic, options in zip(given, topics, strict=False))
+
+
+def _topic(run: RunId) -> str:
+    return f"0x{run:064x}"
+
+
 @cache
 def _by_topic() -> dict[bytes, AsyncContractEvent]:
     """Of the contracts whose events are read, by first topic."""
@@ -177,31 +155,10 @@ def _by_topic() -> dict[bytes, AsyncContractEvent]:
     return {bytes.fromhex(event.topic[2:]): event for event in events}
 
 
-_Build = Callable[[Block, Log, Mapping[str, Any]], base.Event]
-
-
-def _run_of(o: Mapping[str, Any]) -> tuple[RunId, Digest]:
-    return RunId(o["run"]), Digest(o["commitment"])
-
-
-_BUILDERS: Final[dict[str, _Build]] = {
-    "CheckpointPublished": lambda b, _, o: base.CheckpointPublished(
-        b, RunId(o["run"]), Version(o["version"]), Digest(o["manifestRoot"])
-    ),
-    "Submitted": lambda b, _, o: base.Submitted(
-        b, *_run_of(o), o["node"], Version(o["version"]), o["slot"], Digest(o["root"]), o["units"], Digest(o["beacon"])
-    ),
-    "Settled": lambda b, _, o: base.Settled(b, *_run_of(o), o["provider"], o["reward"]),
-    "Reported": lambda b, _, o: base.Reported(
-        b, *_run_of(o), o["validator"], o["leaf"], o["check"], Digest(o["evidence"]), o["count"]
-    ),
-    "Convicted": lambda b, _, o: base.Convicted(b, *_run_of(o), o["leaf"], o["check"], o["executableAt"]),
-    "Voided": lambda b, _, o: base.Voided(b, *_run_of(o), o["check"], o["bond"]),
-    "Expired": lambda b, _, o: base.Expired(b, *_run_of(o)),
-    "SlashExecuted": lambda b, log, o: base.SlashExecuted(b, *_run_of(o), o["node"], o["amount"], log.transaction),
-    "RelaySet": lambda b, _, o: base.RelaySet(b, RunId(o["run"]), o["relay"], o["approved"]),
-    "EndpointSet": lambda b, _, o: base.EndpointSet(b, o["who"], o["url"]),
-    "Allocated": lambda b, _, o: base.Allocated(b, RunId(o["run"]), o["provider"], o["node"], o["amount"]),
-    "Claimed": lambda b, _, o: base.Claimed(b, o["provider"], o["amount"]),
-    "RunEnded": lambda b, _, o: base.RunEnded(b, RunId(o["run"])),
-}
+def _event(log: Log, time: int) -> base.Event:
+    """`base` has a type for each event that is asked for, by its name, with its operands by their names."""
+    values = {to_snake(name): value for name, value in log.operands.items()}
+    if log.event == base.SlashExecuted.__name__:
+        values["transaction"] = log.transaction
+    event: base.Event = getattr(base, log.event)(Block(log.block, time), **values)
+    return event

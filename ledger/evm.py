@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -97,7 +97,7 @@ class EvmLedger:
             sender: Sender | None = None
             if account is not None:
                 sender = await open_sender(
-                    endpoints, headers, account, journal, deployment.chain_id, deployment.confirmations, patience
+                    endpoints, account, journal, deployment.chain_id, deployment.confirmations, patience
                 )
         except BaseException:
             await endpoints.close()
@@ -312,7 +312,8 @@ class EvmLedger:
 
 def _params(values: tuple[Any, ...]) -> RunParams:
     trainer, validators, *others, windows = values
-    return RunParams(trainer, tuple(validators), *others, Windows(*windows))
+    names = (field.name for field in fields(RunParams))
+    return RunParams(**dict(zip(names, (trainer, tuple(validators), *others, Windows(*windows)), strict=True)))
 
 
 def _state(value: int) -> State:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from ledger.blocks import Headers
-from ledger.endpoints import Endpoints
+from ledger.blocks import read_latest
+from ledger.endpoints import Endpoints, Web3
 from ledger.provider import Refused
 
 GWEI: Final = 10**9
@@ -23,15 +23,18 @@ class Fees:
     priority: int
 
 
-async def suggested_fees(endpoints: Endpoints, headers: Headers) -> Fees:
+async def suggested_fees(endpoints: Endpoints) -> Fees:
     """Fees that fit the latest block. Raises: Unreachable."""
-    base_fee = (await headers.latest()).base_fee
-    try:
-        priority = await endpoints.ask(lambda w3: w3.eth.max_priority_fee)
-    except Refused:
-        priority = DEFAULT_PRIORITY_FEE
-    priority = min(priority, MAX_FEE)
-    return Fees(min(BASE_FEE_ROOM * base_fee + priority, MAX_FEE), priority)
+
+    async def question(w3: Web3) -> Fees:
+        try:
+            priority = min(await w3.eth.max_priority_fee, MAX_FEE)
+        except Refused:
+            priority = DEFAULT_PRIORITY_FEE
+        base_fee = (await read_latest(w3)).base_fee
+        return Fees(min(BASE_FEE_ROOM * base_fee + priority, MAX_FEE), priority)
+
+    return await endpoints.ask(question)
 
 
 def replacement_fees(before: Fees, now: Fees) -> Fees | None:

@@ -13,7 +13,7 @@ from web3.exceptions import TransactionNotFound
 from web3.types import LogReceipt, TxParams
 
 from ledger.base import Address, Digest, Receipt
-from ledger.blocks import Headers, read_latest
+from ledger.blocks import read_header, read_latest
 from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Reverted, Unconfirmed, Unreachable, reverted
 from ledger.fees import Fees, replacement_fees, suggested_fees
@@ -38,21 +38,10 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """A transaction that succeeded; `created` is the contract that it deployed, if it was to."""
+    """`created` is the contract that it deployed, if it was to. What failed never leaves the follower."""
 
-    receipt: Receipt
-    logs: tuple[LogReceipt, ...]
-    created: Address | None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A receipt as an endpoint gave it."""
-
-    hash: Digest
-    block: int
     success: bool
-    gas_used: int
+    receipt: Receipt
     logs: tuple[LogReceipt, ...]
     created: Address | None
 
@@ -62,7 +51,7 @@ class Look:
     """What one endpoint knows of an entry: the sender's next nonce, then its receipt, then the latest block."""
 
     nonce: int
-    outcome: Outcome | None
+    mined: Mined | None
     head: int
 
 
@@ -70,16 +59,9 @@ class Follower:
     """Follows one key's transactions to their end."""
 
     def __init__(
-        self,
-        endpoints: Endpoints,
-        headers: Headers,
-        journal: Journal,
-        signer: Signer,
-        confirmations: int,
-        patience: Patience,
+        self, endpoints: Endpoints, journal: Journal, signer: Signer, confirmations: int, patience: Patience
     ) -> None:
         self._endpoints = endpoints
-        self._headers = headers
         self._journal = journal
         self._signer = signer
         self._confirmations = confirmations
@@ -100,7 +82,7 @@ class Follower:
             mined = await self._final(entry, look)
             if mined is not None:
                 return mined
-            absent = look is not None and look.outcome is None
+            absent = look is not None and look.mined is None
             gone = gone + 1 if absent and look is not None and look.nonce > entry.nonce else 0
             if absent and now() >= outbid_at:
                 entry, outbid_at = await self._outbid(entry), now() + self._patience.stuck
@@ -118,8 +100,8 @@ class Follower:
 
         async def question(w3: Web3) -> Look:
             nonce = await w3.eth.get_transaction_count(to_checksum_address(self._signer.address), "latest")
-            outcomes = [await _outcome(w3, attempt.hash) for attempt in entry.attempts]
-            found = [outcome for outcome in outcomes if outcome is not None]
+            mined = [await _mined(w3, attempt.hash) for attempt in entry.attempts]
+            found = [one for one in mined if one is not None]
             return Look(nonce, found[0] if found else None, (await read_latest(w3)).number)
 
         return await self._endpoints.ask(question)
@@ -156,25 +138,19 @@ class Follower:
 
     async def _final(self, entry: Entry, look: Look | None) -> Mined | None:
         """The end of `entry`, if it has come and can be told. Raises: Reverted."""
-        if look is None or look.outcome is None or look.head < look.outcome.block + self._confirmations:
+        mined = None if look is None else look.mined
+        if look is None or mined is None or look.head < mined.receipt.block.number + self._confirmations:
             return None
-        outcome = look.outcome
-        if not outcome.success:
-            await self.finish(entry, Stage.REVERTED)
-            raise await self._reason(entry, outcome)
-        try:
-            header = await self._headers.require(outcome.block)
-        except Unreachable as problem:
-            log.debug("%s: %s", entry.what, problem)
-            return None
-        await self.finish(entry, Stage.MINED)
-        return Mined(Receipt(outcome.hash, header.block, outcome.gas_used), outcome.logs, outcome.created)
+        await self.finish(entry, Stage.MINED if mined.success else Stage.REVERTED)
+        if not mined.success:
+            raise await self._reason(entry, mined.receipt)
+        return mined
 
     async def _outbid(self, entry: Entry) -> Entry:
         """Replaces a stuck transaction by one with the same nonce and call and a higher fee, if the limit permits."""
         last = entry.attempts[-1]
         try:
-            now = await suggested_fees(self._endpoints, self._headers)
+            now = await suggested_fees(self._endpoints)
         except Unreachable:
             return entry
         fees = replacement_fees(Fees(last.max_fee, last.priority_fee), now)
@@ -188,24 +164,26 @@ class Follower:
         await self.resend(replaced)
         return replaced
 
-    async def _reason(self, entry: Entry, outcome: Outcome) -> Reverted:
+    async def _reason(self, entry: Entry, receipt: Receipt) -> Reverted:
         """Why a mined transaction failed: its call replayed after its block, then before."""
         call = self._signer.unsigned(Call(entry.what, entry.to, entry.data, entry.value))
-        for block in (outcome.block, outcome.block - 1):
+        for block in (receipt.block.number, receipt.block.number - 1):
             try:
                 await self._endpoints.ask(partial(_replay, call, block))
             except Reverted as reason:
                 return reason
             except Unreachable as problem:
                 log.debug("replay of %s: %s", entry.what, problem)
-        return reverted("OutOfGas" if outcome.gas_used >= entry.gas else "NoReason", {"transaction": outcome.hash})
+        return reverted(
+            "OutOfGas" if receipt.gas_used >= entry.gas else "NoReason", {"transaction": receipt.transaction}
+        )
 
 
 async def _replay(call: TxParams, block: int, w3: Web3) -> None:
     await w3.eth.call(call, block)
 
 
-async def _outcome(w3: Web3, hash_: Digest) -> Outcome | None:
+async def _mined(w3: Web3, hash_: Digest) -> Mined | None:
     """One endpoint's receipt of transaction `hash_`, None while there is none."""
     try:
         receipt = await w3.eth.get_transaction_receipt(Hash32(hash_))
@@ -213,12 +191,13 @@ async def _outcome(w3: Web3, hash_: Digest) -> Outcome | None:
         return None
     if bytes(receipt["transactionHash"]) != hash_:
         raise BadAnswer("the receipt of another transaction")
+    header = await read_header(w3, receipt["blockNumber"])
+    if header is None:
+        raise BadAnswer("a receipt of a block that is not there")
     created = receipt["contractAddress"]
-    return Outcome(
-        hash=hash_,
-        block=receipt["blockNumber"],
+    return Mined(
         success=receipt["status"] == 1,
-        gas_used=receipt["gasUsed"],
+        receipt=Receipt(hash_, header.block, receipt["gasUsed"]),
         logs=tuple(receipt["logs"]),
         created=None if created is None else Address(created),
     )

@@ -34,17 +34,8 @@ SIGNING_TRIES: Final = 5  # another process may use the key; each try takes a la
 class Sender:
     """The transactions of one key on one chain. `chain` names the chain and its genesis, for the journal."""
 
-    def __init__(
-        self,
-        endpoints: Endpoints,
-        headers: Headers,
-        journal: Journal,
-        chain: str,
-        signer: Signer,
-        follower: Follower,
-    ) -> None:
+    def __init__(self, endpoints: Endpoints, journal: Journal, chain: str, signer: Signer, follower: Follower) -> None:
         self._endpoints = endpoints
-        self._headers = headers
         self._journal = journal
         self._chain = chain
         self._signer = signer
@@ -116,7 +107,7 @@ class Sender:
     async def _sign_and_send(self, call: Call) -> Entry:
         unsigned = self._signer.unsigned(call)
         gas = gas_limit(await self._endpoints.ask(lambda w3: w3.eth.estimate_gas(unsigned, "latest")))
-        fees = await suggested_fees(self._endpoints, self._headers)
+        fees = await suggested_fees(self._endpoints)
         await self._require_funds(gas * fees.most + call.value)
         least = 0
         for _ in range(SIGNING_TRIES):
@@ -175,14 +166,13 @@ class Sender:
     async def _arrived(self, entry: Entry) -> bool:
         """Whether an entry whose nonce is taken took it itself."""
         look = await self._follower.look(entry)
-        if look.outcome is None:
+        if look.mined is None:
             await self._follower.finish(entry, Stage.LOST if look.nonce > entry.nonce else Stage.REFUSED)
-        return look.outcome is not None
+        return look.mined is not None
 
 
 async def open_sender(
     endpoints: Endpoints,
-    headers: Headers,
     account: LocalAccount,
     journal: Path | None,
     chain_id: int,
@@ -196,12 +186,12 @@ async def open_sender(
 
     Raises: Unreachable, JournalError.
     """
-    genesis = await headers.require(0)
+    genesis = await Headers(endpoints).require(0)
     patience = patience or await _patience(endpoints)
     written = await asyncio.to_thread(Journal, journal)
     signer = Signer(account, chain_id)
-    follower = Follower(endpoints, headers, written, signer, confirmations, patience)
-    sender = Sender(endpoints, headers, written, f"{chain_id}/0x{genesis.hash.hex()}", signer, follower)
+    follower = Follower(endpoints, written, signer, confirmations, patience)
+    sender = Sender(endpoints, written, f"{chain_id}/0x{genesis.hash.hex()}", signer, follower)
     await sender.resume()
     return sender
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 from aiohttp import web
+from eth_abi import encode
 from eth_utils import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,6 +145,28 @@ async def test_a_revert_is_not_asked_of_the_next_endpoint(anvil: Anvil) -> None:
         await endpoints.close()
         assert reason.value.values == {"wanted": 7, "available": 5}
         assert second.asked == []
+
+
+async def test_no_url_that_an_endpoint_names_is_asked(anvil: Anvil) -> None:
+    """EIP-3668: web3 would ask the URL in the revert data of `OffchainLookup` and call again with its answer."""
+    kinds = ["address", "string[]", "bytes", "bytes4", "bytes"]
+    sender = "0x00000000000000000000000000000000000000aa"
+
+    async with RpcProxy(anvil.rpc_url) as victim:
+        data = keccak(text=f"OffchainLookup({','.join(kinds)})")[:4]
+        data += encode(kinds, [sender, [victim.url], b"", b"1234", b""])
+
+        async def lure(request: dict) -> web.Response | None:
+            if request["method"] != "eth_call":
+                return None
+            return error(request, 3, "execution reverted", "0x" + data.hex())
+
+        async with RpcProxy(anvil.rpc_url, lure) as liar:
+            endpoints = Endpoints([liar.url], CHAIN_ID)
+            with pytest.raises(Reverted, match="UnknownError"):
+                await endpoints.ask(lambda w3: w3.eth.call({}, "latest"))
+            await endpoints.close()
+        assert victim.asked == []
 
 
 async def test_a_refusal_is_told_when_no_endpoint_takes_the_request(anvil: Anvil) -> None:

@@ -9,14 +9,19 @@ import pytest
 from aiohttp import web
 from eth_account import Account
 from eth_utils import keccak
+from hexbytes import HexBytes
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ledger.base import Digest, RunId, Version
 from ledger.beacons import L1_BLOCK
 from ledger.deployment import Deployment
 from ledger.devnet import Anvil
 from ledger.errors import KeystoreError, LedgerError, NotDeployed, Reverted, Unreachable, WrongChain
-from ledger.events import RANGE_BLOCKS
+from ledger.events import RANGE_BLOCKS, read_log
 from ledger.evm import EvmLedger
+from ledger.interfaces import interface
+from ledger.translation import BadAnswer
 from tests.ledger.evm_scene import ROOT, EvmScene, evm_scene
 from tests.ledger.rpc_proxy import RpcProxy, ask, error, result, wait_until
 
@@ -243,6 +248,54 @@ async def test_times_are_read_from_headers_where_logs_do_not_tell_them(scene: Ev
         assert await stripped.events(scene.run, 0, last) == await plain.events(scene.run, 0, last)
         await stripped.close()
     await plain.close()
+
+
+async def test_a_log_that_was_not_asked_for_is_not_believed(scene: EvmScene) -> None:
+    async with RpcProxy(scene.anvil.rpc_url) as liar:
+        ledger = await _reader(liar.url, scene.deployment)
+        last = (await ledger.head()).number
+        changes = {
+            "topics": lambda topics: [topics[0], *("0x" + bytes(31).hex() + "07" for _ in topics[1:])],
+            "address": lambda _: scene.deployment.token.lower(),
+            "blockNumber": lambda _: hex(last + 1),
+            "data": lambda data: data + "00",
+        }
+
+        for field, change in changes.items():
+
+            async def forge(request: dict, field: str = field, change: Callable = change) -> web.Response | None:
+                if request["method"] != "eth_getLogs":
+                    return None
+                logs = await ask(scene.anvil.rpc_url, "eth_getLogs", *request["params"])
+                return result(request, [{**log, field: change(log[field])} for log in logs])
+
+            liar.rule = forge
+            if field == "data":  # what follows the operands means nothing: Solidity's decoder skips it too
+                assert len(await ledger.events(scene.run, 0, last)) == 2
+            else:
+                with pytest.raises(Unreachable, match="not asked for"):
+                    await ledger.events(scene.run, 0, last)
+        await ledger.close()
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.binary(min_size=32, max_size=32), max_size=3), st.binary(max_size=200), st.data())
+def test_any_log_is_an_event_or_a_bad_answer(operands: list[bytes], content: bytes, data: st.DataObject) -> None:
+    coordinator = interface("RunCoordinator")
+    event = data.draw(st.sampled_from(["Submitted", "EndpointSet", "RunCreated", "RunEnded", "Claimed"]))
+    log = {
+        "address": "0x" + bytes(20).hex(),
+        "topics": [HexBytes(coordinator.topic(event)), *map(HexBytes, operands)],
+        "data": HexBytes(content),
+        "blockNumber": 1,
+        "blockHash": HexBytes(bytes(32)),
+        "logIndex": 0,
+        "transactionIndex": 0,
+        "transactionHash": HexBytes(bytes(32)),
+    }
+    with suppress(BadAnswer):
+        read = read_log(log)
+        assert read is not None and read.event == event
 
 
 # --- Blocks and beacons
