@@ -8,7 +8,7 @@ MODEL ?= smollm2
 CHEAT ?= other-model
 STEPS ?= 10
 
-.PHONY: help demo test test-contracts test-python test-slow lint format bench docs setup prerequisites clean
+.PHONY: help demo test test-contracts test-python test-slow lint format calibrate docs setup prerequisites clean
 
 help:
 	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= CHEAT= STEPS=)"
@@ -16,7 +16,7 @@ help:
 	@echo "make lint    formatting, types, import rules, generated files"
 	@echo "make format  rewrite Python and Solidity in the project's format"
 	@echo "make test-slow  the suites that take minutes: honest seeds with the real model, whole networks"
-	@echo "make bench   every benchmark; each ends with one JSON line"
+	@echo "make calibrate  measure a preset's thresholds again (MODEL=)"
 	@echo "make docs    regenerate the pages that are generated"
 	@echo "make clean   delete what setting up and building made"
 
@@ -49,8 +49,8 @@ format: setup
 	$(BIN)/ruff format .
 	$(FORGE) fmt
 
-bench: setup
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+calibrate: setup
+	$(BIN)/python benchmarks/calibrate.py $(MODEL)
 
 docs: setup
 	$(BIN)/python docs/generate.py
@@ -75,7 +75,7 @@ prerequisites:
 		|| { echo "missing: Python 3.11 or newer as '$(PYTHON)' (name another one with PYTHON=...)" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 		|| { echo "missing: Python's venv module (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
-	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' 2>/dev/null \
+	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null \
 		|| { echo "missing: Node.js 20 or newer (nodejs.org, or your system's package)" >&2; exit 1; }
 	@$(NPM) --version >/dev/null 2>&1 || { echo "missing: npm, which comes with Node.js" >&2; exit 1; }
 

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fraud_power import FRAUDS, fraud_power
-from generated_slots import GROUP_SIZE, GROUPS, Workload, silent, workloads
-from later_states import later_states
+from calibration.fraud_power import FRAUDS, fraud_power
+from calibration.generated_slots import GROUP_SIZE, GROUPS, Workload, silent, workloads
+from calibration.later_states import later_states
 
 from node.checks.calibration import Calibration, Trial, calibrate
 from node.engines.base import Engine

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from generated_slots import Workload, silent
-from int8_weights import int8_weights
+from calibration.generated_slots import Workload, silent
+from calibration.int8_weights import int8_weights
 
 from node.checks.calibration import Calibration
 from node.checks.sampling import log_evidence, verify_file, verify_rollout
