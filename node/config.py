@@ -9,6 +9,7 @@ import platformdirs
 from node.errors import ConfigError
 
 APP = "intellect-node"
+MAX_URL_BYTES = 256  # of an endpoint; protocol, "Contract surface"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,10 @@ class StateFolder:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What every role is told: where to listen, what to announce, how much of the machine to take."""
+    """What every role is told: where to listen, what to announce, how much of the machine to take.
+
+    Raises: ConfigError: peers could not reach this node.
+    """
 
     home: Home
     run: int
@@ -81,18 +85,16 @@ class Settings:
     poll_seconds: float = 0.5  # between two looks at the chain
     keep_versions: int = 5
 
-    def announced(self, port: int) -> str:
-        """The URL that peers are told, of at most 256 bytes as the contract permits.
-
-        Raises: ConfigError.
-        """
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        url = self.advertise or f"http://{host}:{port}"
+    def __post_init__(self) -> None:
         if self.advertise is None and self.host in {"0.0.0.0", "::"}:
             raise ConfigError(
-                f"no peer can reach http://{host}:{port}: say under which URL this machine is reachable with "
-                f"--advertise http://NAME-OR-ADDRESS:{port}, or bind one address with --host"
+                f"no peer can reach {self.host}: say under which URL this machine is reachable with "
+                "--advertise http://NAME-OR-ADDRESS:PORT (and --port PORT), or bind one address with --host"
             )
-        if len(url.encode()) > 256:
-            raise ConfigError(f"--advertise is {len(url.encode())} bytes long: the contract keeps at most 256")
-        return url.rstrip("/")
+        if self.advertise is not None and len(self.advertise.encode()) > MAX_URL_BYTES:
+            raise ConfigError(f"--advertise is longer than {MAX_URL_BYTES} bytes: the contract keeps no more")
+
+    def announced(self, port: int) -> str:
+        """The URL that peers are told."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (self.advertise or f"http://{host}:{port}").rstrip("/")

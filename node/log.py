@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 MAX_CHARACTERS = 500  # of one field
 
 LOGGER = logging.getLogger("intellect-node")
+LIBRARIES = ("ledger", "node")  # packages of this program that log by their own module's name
 
 
 def event(what: str, /, **fields: object) -> None:
@@ -24,9 +25,10 @@ def configure(role: str, *, json_lines: bool) -> None:
     """Sends events to standard error, each with its time and `role`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines(role) if json_lines else _Lines(role))
-    LOGGER.handlers = [handler]
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = False
+    for logger in (LOGGER, *map(logging.getLogger, LIBRARIES)):
+        logger.handlers = [handler]
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
 
 
 def _plain(value: object) -> str | int | float:

@@ -35,7 +35,7 @@ from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.registration import Registration
 from node.roles.relay import Relay
-from node.roles.worker import Worker
+from node.roles.worker import Worker, claim
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.shards.client import Downloader
@@ -193,8 +193,18 @@ async def run_worker(
     work = workmanship(fraud)
     async with connected(connect, wallet) as provider:
         run, _ = await open_run(provider, settings.run)
+        if await is_over(provider, run):
+            await claim(provider)
+            event("the run is over: nothing is left to do", run=run.id)
+            return
         await Registration(provider, node_key, run).ensure()
         await _work(settings, connect, provider, node_key, engine, work)
+
+
+async def is_over(ledger: Ledger, run: Run) -> bool:
+    """Whether the run has ended and none of its submissions is open. Raises: Unreachable."""
+    state = await ledger.run_state(run.id)
+    return bool(state.ended_at) and not state.open
 
 
 async def _work(
