@@ -43,6 +43,8 @@ WINDOWS: Mapping[str, WindowsSpec] = {
     ),
 }
 
+MAX_OPEN = {"local": 1, "testnet": 8}  # one machine need not make what nobody trains on; real windows take hours
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -72,7 +74,7 @@ class Plan:
     pace: str = "local"
     max_steps: int = 10
     audit_leaves: int | None = None  # None: every leaf
-    max_open: int = 2
+    max_open: int | None = None  # None: what fits the pace
     async_level: int = 2
     max_provider_share: float = 1.0
     checkpoint_interval: int = 0
@@ -144,7 +146,7 @@ def _economics(plan: Plan, slot: SlotSpec, units: UnitsSpec) -> EconomicsSpec:
         submission_bond=str(most // 10),
         fault_bond="0",
         penalty=str(penalty(most, min(plan.audit_leaves or slot.rows, slot.rows))),
-        max_open=plan.max_open,
+        max_open=plan.max_open or MAX_OPEN[plan.pace],
         checkpoint_interval=plan.checkpoint_interval,
         trainer_delay=0 if plan.pace == "local" else 86_400,
     )

@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from ledger import keys
@@ -89,14 +90,14 @@ class Cast:
             raise RoleFailed(f"`{' '.join(arguments[:2])}` ended with {process.returncode}:\n{player.tail()}")
         return output.decode()
 
-    async def start(self, player: Player, *arguments: str) -> None:
-        """Starts a role that goes on; its log goes to the player's file."""
+    async def start(self, player: Player, *arguments: str, niceness: int = 0) -> None:
+        """Starts a role that goes on; its log goes to the player's file. The nicer, the less it takes from others."""
         words = self._command(player, arguments, deployed=True)
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with player.log.open("ab") as log:
             player.process = await asyncio.create_subprocess_exec(
                 *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-                start_new_session=True, preexec_fn=_die_with_parent,
+                start_new_session=True, preexec_fn=partial(_begin, niceness),
             )  # fmt: skip
 
     async def stop(self) -> None:
@@ -111,6 +112,11 @@ class Cast:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+def _begin(niceness: int) -> None:
+    os.nice(niceness)
+    _die_with_parent()
 
 
 def _die_with_parent() -> None:

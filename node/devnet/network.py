@@ -20,6 +20,7 @@ from node.training.evaluation import Accuracy
 from node.transport import session
 
 UNBONDING_SECONDS = 600  # longer than all windows of a local run
+VALIDATOR_NICENESS, WORKER_NICENESS = 5, 10  # on one machine the trainer is what everybody waits for
 FUNDS_WEI = 10 * 10**18
 LOOK_SECONDS = 1.0
 ENDING_SECONDS = 120.0  # for workers to claim and every role to leave once all is final
@@ -115,11 +116,11 @@ async def _start(show: Show, cast: Cast, roles: Roles, run: int) -> None:
     await cast.start(roles.trainer, "train", *common, "--model", show.model, "--threads", "1")
     await cast.start(roles.relay, "relay", *common)
     for player in roles.validators:
-        await cast.start(player, "validate", *common, *engine)
+        await cast.start(player, "validate", *common, *engine, niceness=VALIDATOR_NICENESS)
     for player in roles.workers:
-        await cast.start(player, "join", *common, *engine)
+        await cast.start(player, "join", *common, *engine, niceness=WORKER_NICENESS)
     if roles.cheater and show.cheat:
-        await cast.start(roles.cheater, "join", *common, *engine, "--cheat", show.cheat)
+        await cast.start(roles.cheater, "join", *common, *engine, "--cheat", show.cheat, niceness=WORKER_NICENESS)
 
 
 async def _perform(show: Show, cast: Cast, roles: Roles, ledger: Ledger, run: int, say: Say, started: float) -> Report:
