@@ -1,7 +1,7 @@
 """Auditing a submission: what is drawn, what the cheap checks say of every leaf, what the model says of a drawn one."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 
@@ -32,6 +32,10 @@ class Draw:
     def of(self, who: Address) -> tuple[int, ...]:
         return tuple(leaf for leaf, chosen in self.auditors.items() if who in chosen)
 
+    def is_answered(self, leaf: int, clean: Callable[[Address], frozenset[int]]) -> bool:
+        """Whether both auditors of a drawn leaf found it clean; `clean` gives the leaves that one signed for."""
+        return all(leaf in clean(who) for who in self.auditors[leaf])
+
 
 @dataclass(slots=True)
 class Auditor:
@@ -45,6 +49,7 @@ class Auditor:
     draws: dict[Digest, Draw] = field(default_factory=dict)
     cheap_verdicts: dict[Digest, Verdict] = field(default_factory=dict)
     judged: dict[Digest, tuple[int, ...]] = field(default_factory=dict)  # the leaves last replayed together
+    clean: dict[Digest, frozenset[int]] = field(default_factory=dict)  # the leaves that the model found nothing in
 
     async def draw(self, submission: Submission) -> Draw | None:
         """The audit draw, or None while its beacon, or the file, is not there. Raises: Unreachable."""
@@ -141,6 +146,8 @@ class Auditor:
             self.loaded = None  # a fresh start for the next submission
             raise
         verdict = await asyncio.to_thread(deep, subject, dict(zip(wanted, replays, strict=True)))
+        if isinstance(verdict, Accepted):
+            self.clean[submission.made.commitment] = self.checked(submission.made.commitment).union(wanted)
         event("audited", commitment=submission.made.commitment, leaves=len(wanted),
               seconds=self.member.clock.monotonic() - started, verdict=type(verdict).__name__,
               **_figures(verdict))  # fmt: skip
@@ -169,11 +176,20 @@ class Auditor:
         await asyncio.to_thread(self.engine.load, folder)
         self.loaded = version
 
+    def checked(self, commitment: Digest) -> frozenset[int]:
+        """The leaves that this process has looked at and found nothing in."""
+        return self.clean.get(commitment, frozenset())
+
+    def known(self) -> set[Digest]:
+        """The submissions about which something is remembered."""
+        return {*self.draws, *self.cheap_verdicts, *self.judged, *self.clean}
+
     def forget(self, commitment: Digest) -> None:
         """Drops what was found about a submission that is final."""
         self.draws.pop(commitment, None)
         self.cheap_verdicts.pop(commitment, None)
         self.judged.pop(commitment, None)
+        self.clean.pop(commitment, None)
 
 
 def _figures(verdict: Verdict) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from eth_account.signers.local import LocalAccount
@@ -68,14 +68,9 @@ class Batcher:
         """Asks for the whole list, then once more for what a quorum would have signed without the rest."""
         answers = await self._ask(commitments)
         if not await self._keep(commitments, answers):
-            signable = self._signable(commitments, answers)
+            signable = undisputed(commitments, answers.values(), self.member.run.params.quorum - 1)
             if signable and signable != commitments:
                 await self._keep(signable, await self._ask(signable))
-
-    def _signable(self, commitments: list[Digest], answers: Answers) -> list[Digest]:
-        """The entries that enough validators did not refuse: a single one must not be able to hold up any."""
-        others = self.member.run.params.quorum - 1
-        return [c for c in commitments if sum(c not in answer.refused for answer in answers.values()) >= others]
 
     async def _ask(self, commitments: list[Digest]) -> Answers:
         """What the other validators answer; a signature in it is that validator's."""
@@ -108,3 +103,8 @@ class Batcher:
         self.batches.update(dict.fromkeys(commitments, batch))
         event("batch signed", submissions=len(commitments), signatures=len(order))
         return True
+
+
+def undisputed(commitments: Sequence[Digest], answers: Collection[BatchAnswer], least: int) -> list[Digest]:
+    """The entries that at least `least` of `answers` do not refuse: a single refusal must not hold up any."""
+    return [c for c in commitments if sum(c not in answer.refused for answer in answers) >= least]

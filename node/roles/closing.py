@@ -47,6 +47,10 @@ class Closer:
         await self._settle()
         await self._conclude()
 
+    def known(self) -> set[Digest]:
+        """The submissions about which something is remembered."""
+        return {*self.batcher.batches, *(act.commitment for act in (*self.tried, *self.done))}
+
     def forget(self, commitment: Digest) -> None:
         """Drops what concerns a submission that is final."""
         self.batcher.forget(commitment)

@@ -6,7 +6,7 @@ A submission that cannot be decided waits for its next turn, longer each time; t
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ledger.base import WHOLE_FILE, Digest
+from ledger.base import WHOLE_FILE, Digest, State
 from ledger.messages import NoFault
 from node.log import warn
 from node.record import Submission
@@ -38,7 +38,7 @@ class Examiner:
     auditor: Auditor
     witness: Witness
     guard: Guard
-    answered: dict[Digest, set[int]] = field(default_factory=dict)  # reported leaves that were looked at
+    answered: set[Digest] = field(default_factory=set)  # whose whole file was reported, and looked at
     pauses: dict[Digest, _Pause] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -48,8 +48,12 @@ class Examiner:
             if not any(worked):
                 await self.member.wait()
 
+    def known(self) -> set[Digest]:
+        """The submissions about which something is remembered."""
+        return {*self.answered, *self.pauses}
+
     def forget(self, commitment: Digest) -> None:
-        self.answered.pop(commitment, None)
+        self.answered.discard(commitment)
         self.pauses.pop(commitment, None)
 
     async def _turn(self, commitment: Digest) -> bool:
@@ -77,44 +81,55 @@ class Examiner:
         draw = await self.auditor.draw(submission)
         if draw is None or not isinstance(await self.auditor.cheap(submission), Accepted):
             return False
-        drawn, reported = self._drawn(case, draw), self._reported(submission, case)
-        if submission.conviction is not None or (drawn is None and not reported):
+        if submission.conviction is not None:
             return False
-        leaves = set(drawn or ()) | (self._rows if WHOLE_FILE in reported else reported)
+        drawn = self._drawn(case, draw)
+        leaves = set(drawn or ()) | self._orphaned(submission, case, draw) | self._reported(submission, case)
+        if drawn is None and not leaves:
+            return False
+        whole = WHOLE_FILE in leaves
+        leaves = self._rows if whole else leaves
         verdict = await self.auditor.deep(submission, leaves)
-        return await self._conclude(submission, verdict, leaves, reported, first=drawn is not None)
+        if whole and not isinstance(verdict, Undecided):
+            self.answered.add(submission.made.commitment)
+        return await self._conclude(submission, verdict, leaves, first=drawn is not None)
 
     def _drawn(self, case: Case, draw: Draw) -> tuple[int, ...] | None:
         """The leaves that the draw gave this validator; None once it has answered for them."""
         me = self.member.account
         return None if me in case.no_faults or case.found(me) else draw.of(me)
 
+    def _orphaned(self, submission: Submission, case: Case, draw: Draw) -> set[int]:
+        """Drawn leaves whose auditors did not answer in their time: whoever is to sign looks at them itself."""
+        late = self.member.record.head.time >= self.member.record.due(submission)
+        if not late or submission.state != State.SUBMITTED or case.found(self.member.account):
+            return set()
+        return {leaf for leaf in draw.auditors if not draw.is_answered(leaf, case.clean)} - self._mine(case)
+
     def _reported(self, submission: Submission, case: Case) -> set[int]:
         """Leaves that others reported on chain: every validator looks at each, once."""
-        me = self.member.account
-        found = {fault.leaf for fault in case.found(me)}
+        found = {fault.leaf for fault in case.found(self.member.account)}
         if len(found) >= MAX_FAULTS:
             return set()
         named = {report.leaf for report in submission.reports if Check(report.check).slashes}
-        answered = self.answered.get(submission.made.commitment, set())
-        return (named & (self._rows | {WHOLE_FILE})) - found - case.clean(me) - answered
+        answered = {WHOLE_FILE} if submission.made.commitment in self.answered else set()
+        return (named & (self._rows | {WHOLE_FILE})) - found - self._mine(case) - answered
+
+    def _mine(self, case: Case) -> frozenset[int]:
+        """The leaves that this validator has found clean, signed for or not."""
+        return case.clean(self.member.account) | self.auditor.checked(case.commitment)
 
     @property
     def _rows(self) -> set[int]:
         return set(range(self.member.spec.slot.rows))
 
-    async def _conclude(
-        self, submission: Submission, verdict: Verdict, leaves: set[int], reported: set[int], first: bool
-    ) -> bool | None:
+    async def _conclude(self, submission: Submission, verdict: Verdict, leaves: set[int], first: bool) -> bool | None:
         commitment = submission.made.commitment
         match verdict:
             case Rejected():
-                self.answered.setdefault(commitment, set()).update(reported & {WHOLE_FILE})
                 await self.witness.accuse(submission, verdict)
-            case Accepted():
-                self.answered.setdefault(commitment, set()).update(reported)
-                if first:
-                    await self.witness.say(NoFault(commitment, tuple(sorted(leaves)), ()))
+            case Accepted() if first:
+                await self.witness.say(NoFault(commitment, tuple(sorted(leaves)), ()))
             case Undecided(reason):
                 warn("undecided, trying again", commitment=commitment, reason=reason)
                 return None

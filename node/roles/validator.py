@@ -60,7 +60,6 @@ class Validator:
     presence: _Presence = field(default_factory=_Presence)
     inquired: dict[Digest, float] = field(default_factory=dict)  # when, monotonic
     inquiries: dict[Digest, asyncio.Task[None]] = field(default_factory=dict)
-    attended: set[Digest] = field(default_factory=set)
     pruned: float = float("-inf")
 
     async def run(self) -> None:
@@ -90,7 +89,7 @@ class Validator:
             self.member.wanted = {submission.made.version for submission in open_submissions}
             for submission in open_submissions:
                 await self._guarded("attending", submission.made.commitment, self.attend(submission))
-            self._tidy({submission.made.commitment for submission in open_submissions})
+            self._tidy()
             await self._prune()
             await self.member.wait()
 
@@ -176,23 +175,23 @@ class Validator:
 
     # --- What is over
 
-    def _tidy(self, open_now: set[Digest]) -> None:
+    def _tidy(self) -> None:
         """Drops from memory what concerns submissions that have become final."""
-        for commitment in self.attended - open_now:
+        known = {*self.casebook.cases, *self.auditor.known(), *self.examiner.known(), *self.closer.known()}
+        for commitment in filter(self.member.record.is_final, known | {*self.inquired}):
             self.casebook.forget(commitment)
             self.auditor.forget(commitment)
             self.examiner.forget(commitment)
             self.closer.forget(commitment)
             self.inquired.pop(commitment, None)
-        self.attended = open_now
 
     async def _prune(self) -> None:
         """Deletes, now and then, files, cases and evidence that no window can need any more."""
         now = self.member.clock.monotonic()
         if now - self.pruned >= PRUNE_SECONDS:
-            self.pruned = now
             await self.intake.prune()
             await asyncio.to_thread(self._prune_cases)
+            self.pruned = now
 
     def _prune_cases(self) -> None:
         record = self.member.record

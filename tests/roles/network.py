@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +11,13 @@ from typing import Any
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
+from hashing.merkle import leaf_hash, root
 from ledger.base import Address, Digest, Ledger, RunId, State, Version
 from ledger.memory import MemoryChain, MemoryLedger
 from node.config import Home, Settings
-from node.engines.base import Engine
+from node.engines.base import Engine, Policy, Progress
 from node.engines.scripted import ScriptedEngine
+from node.errors import EngineError
 from node.launch import create_run, default_pot
 from node.peers.server import Mailbox
 from node.record import Submission
@@ -27,8 +29,12 @@ from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.registration import Registration
+from node.roles.subject import claim
 from node.roles.validator import Validator
 from node.roles.worker import Worker
+from node.rollouts.assignment import Assignment, assign
+from node.rollouts.file import split_file
+from node.rollouts.rollout import Replay, Rollout, Sample
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.runtime import contained, member_of, policy_of, served
@@ -38,6 +44,31 @@ SPEED = 40.0  # seconds of the fast clock in one of the machine's
 PATIENCE_SECONDS = 20.0  # of the machine's clock, for something to come about
 
 Connect = Callable[[LocalAccount], Ledger]
+Watch = Callable[[str, tuple[Any, ...]], None]
+
+
+class Engineered(ScriptedEngine):
+    """A scripted engine that counts its calls, and fails as often as it is told, with what it is told."""
+
+    def __init__(self, policy: Policy, failures: int = 0, error: Exception | None = None) -> None:
+        super().__init__(policy)
+        self.generated = self.replayed = 0
+        self.failures, self.error = failures, error or EngineError("out of memory")
+
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
+        self.generated += 1
+        self._perhaps_fail()
+        return super().generate(seed, prompts, progress)
+
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
+        self.replayed += 1
+        self._perhaps_fail()
+        return super().replay(seed, rollouts, progress)
+
+    def _perhaps_fail(self) -> None:
+        if self.failures > 0:
+            self.failures -= 1
+            raise self.error
 
 
 class FastClock:
@@ -94,6 +125,28 @@ class Part:
         return self.task is not None and self.task.done()
 
 
+class Watched:
+    """A ledger that lets a test look at, or break, what goes through it, by name and arguments."""
+
+    def __init__(self, inner: MemoryLedger, before: Watch | None = None, after: Watch | None = None) -> None:
+        self._inner, self._before, self._after = inner, before, after
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not asyncio.iscoroutinefunction(found):
+            return found
+
+        async def call(*arguments: Any) -> Any:
+            if self._before is not None:
+                self._before(name, arguments)
+            answer = await found(*arguments)
+            if self._after is not None:
+                self._after(name, arguments)
+            return answer
+
+        return call
+
+
 @dataclass
 class Network:
     """A run with its chain; parts are started by the test and stopped by the fixture."""
@@ -108,6 +161,7 @@ class Network:
     quorum: int
     connect: Connect
     parts: list[Part] = field(default_factory=list)
+    cleanups: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     # --- Parts
 
@@ -127,8 +181,8 @@ class Network:
         self.parts.append(part)
         return part
 
-    def engine(self) -> ScriptedEngine:
-        return ScriptedEngine(policy_of(self.spec))
+    def engine(self, failures: int = 0, error: Exception | None = None) -> Engineered:
+        return Engineered(policy_of(self.spec), failures, error)
 
     async def validator(self, place: int = 0, engine: Engine | None = None, weights: bool = True) -> Part:
         """A validator that answers its peers and has not begun to work."""
@@ -159,6 +213,42 @@ class Network:
         part = await self.part(node_key, make, weights)
         self.chain.mine(3)  # the beacon of its first slot is known now
         return part
+
+    # --- What a node may commit to, honest or not
+
+    async def assignment(self, part: Part, beacon: Digest | None = None) -> Assignment:
+        """The next slot, in version 0, of a worker that is not running; `beacon` instead of the chain's."""
+        member, version = part.member, Version(0)
+        await member.sync()
+        slot = await member.ledger.slot(self.run, version, part.account.address)
+        block = member.record.beacon_block(version, member.account, slot)
+        assert block is not None
+        found = beacon or await member.ledger.beacon(block)
+        manifest_root = member.record.root(version)
+        assert found is not None and manifest_root is not None
+        return assign(
+            self.spec, member.ledger.chain_id, member.ledger.coordinator, self.run, member.run.spec_digest, version,
+            manifest_root, member.account, slot, found,
+        )  # fmt: skip
+
+    async def commit(self, part: Part, assignment: Assignment, data: bytes, units: int, serve: bool = True) -> Digest:
+        """Commits to `data`, whatever it is; `serve` says whether anybody can get it."""
+        file_root = Digest(root([leaf_hash(leaf) for leaf in split_file(data, 1 << 30)]))
+        what = claim(
+            part.member, part.member.account, assignment.version, assignment.slot, file_root, units, assignment.beacon
+        )
+        if serve:
+            part.role.maker.intake.store.put(what.commitment, data)
+        await part.member.ledger.submit(what.run, what.version, what.slot, what.root, units, what.beacon)
+        return what.commitment
+
+    async def commit_honestly(self, part: Part, beacon: Digest | None = None, serve: bool = True) -> Digest:
+        """Commits to what the assignment asks for."""
+        assignment = await self.assignment(part, beacon)
+        work = await part.role.maker.make(assignment)
+        if not serve:
+            part.role.maker.intake.store.delete(work.claim.commitment)
+        return await self.commit(part, assignment, work.data, work.claim.units, serve)
 
     # --- Time
 
@@ -196,17 +286,18 @@ class Network:
         )
 
     async def audited(self, commitment: Digest) -> None:
-        """Moves on to the audit, and waits until every running validator has said what it found."""
+        """Moves on to the audit, and waits until every running validator has said to all what it found."""
         await self.pass_time(self.spec.windows.available)
         for _ in range(3):  # the audit beacon is that of two blocks later
             await self.pass_time(1)
+        await until(lambda: self.state(commitment).final or self.all_said(commitment), "every verdict is there")
+
+    def all_said(self, commitment: Digest) -> bool:
+        """Whether every running validator knows of every other what it found."""
         parts = self._running_validators
-
-        def said(part: Part) -> bool:
-            case = self.case(part, commitment)
-            return all(p.member.account in case.no_faults or case.found(p.member.account) for p in parts)
-
-        await until(lambda: all(said(part) for part in parts), "every verdict is there")
+        cases = [self.case(part, commitment) for part in parts]
+        who = [part.member.account for part in parts]
+        return all(each in case.no_faults or case.found(each) for case in cases for each in who)
 
     async def settled(self, commitment: Digest) -> State:
         """Moves on past every validator's turn to sign, then to settle, and waits for the end."""
@@ -233,13 +324,22 @@ class Network:
 
         return part.role.casebook.cases.get(commitment, Case(commitment))
 
+    async def live(self, commitment: Digest) -> State:
+        """A submission's whole life, where everybody does what is right."""
+        await self.confirmed(commitment)
+        await self.audited(commitment)
+        return await self.settled(commitment)
+
     async def end_run(self) -> None:
+        """Ends the run: nobody makes anything more."""
         await self.connect(TRAINER).end_run(self.run)
-        await self.pass_time(self.spec.windows.grace + 2)
+        await self.pass_time(1)
 
     async def stop(self) -> None:
         for part in self.parts:
             await part.stop()
+        for cleanup in self.cleanups:
+            await cleanup()
 
 
 async def network_of(
@@ -263,8 +363,8 @@ async def network_of(
     addresses = [Address(each.address) for each in keys]
     owner = MemoryLedger(chain, OWNER)
     run = await create_run(owner, spec, Address(TRAINER.address), addresses, quorum, (), default_pot(spec))
-    root = Digest(bytes.fromhex(spec.model.manifest_root))
-    await MemoryLedger(chain, TRAINER).publish_checkpoint(run, Version(0), root)
+    base_root = Digest(bytes.fromhex(spec.model.manifest_root))
+    await MemoryLedger(chain, TRAINER).publish_checkpoint(run, Version(0), base_root)
     return Network(chain, folder, base, spec, tasks, run, keys, quorum, connect)
 
 

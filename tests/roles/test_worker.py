@@ -1,16 +1,263 @@
 """A worker from its assignment to its pay, killed wherever it hurts."""
 
-from ledger.base import State
-from tests.roles.network import Build
+import asyncio
+import os
+from typing import Any
+
+import pytest
+
+from ledger.base import Address, Digest, State
+from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable
+from ledger.journal import SlotTaken
+from node.errors import ConfigError, EngineError
+from node.roles.making import SPARE_FILES
+from node.roles.worker import OutOfStake, claim
+from tests.roles.network import Build, Network, Part, Watched, key, until
 
 
-async def test_work_is_accepted_settled_and_claimed_when_it_is_honest(build: Build) -> None:
+class Killed(Exception):
+    """What ends a role here like a kill would."""
+
+
+def breaking(network: Network, when: str, error: Exception, times: int = 1) -> None:
+    """From now on the first `times` submissions fail with `error`, `before` or `after` the chain took them."""
+    left = [times]
+    plain = network.connect
+
+    def watch(name: str, _: tuple[Any, ...]) -> None:
+        if name == "submit" and left[0]:
+            left[0] -= 1
+            raise error
+
+    network.connect = lambda account: Watched(plain(account), **{when: watch})  # type: ignore[arg-type,assignment]
+
+
+async def last_life(network: Network) -> Digest:
+    """The first submission up to its settlement, the run's end right behind it."""
+    (submission,) = await network.committed()
+    await network.end_run()
+    assert await network.live(submission.made.commitment) == State.SETTLED
+    return submission.made.commitment
+
+
+def files(part: Part) -> tuple[Digest, ...]:
+    return tuple(part.role.maker.intake.store.list())
+
+
+async def test_honest_work_is_handed_to_every_validator_settled_and_claimed_when_the_run_ends(build: Build) -> None:
     network = await build(validators=2)
-    await network.all_validators()
+    validators = await network.all_validators()
     worker = (await network.worker()).go()
+    wallet = Address(key(100).address)
 
+    commitment = await last_life(network)
+    assert all(part.role.intake.holds(commitment) for part in validators)
+    await until(lambda: worker.finished)
+
+    units = worker.member.record.submissions[commitment].made.units
+    price = int(network.spec.economics.price_per_unit)
+    assert network.chain.token.balances[wallet] >= units * price
+    assert await worker.role.provider.rewards(wallet) == 0
+    assert worker.task is not None and worker.task.exception() is None
+
+
+async def test_the_file_is_on_disk_when_the_commitment_is_sent(build: Build) -> None:
+    network = await build(validators=1)
+    plain, seen = network.connect, []
+
+    def look(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "submit":
+            seen.append((arguments[3], [worker.role.maker.intake.store.get(name) for name in files(worker)]))
+
+    network.connect = lambda account: Watched(plain(account), before=look)  # type: ignore[arg-type,assignment]
+    worker = await network.worker()
+    worker.go()
+    (submission,) = await network.committed()
+
+    ((root, stored),) = seen
+    assert root == submission.made.root
+    assert stored == [worker.role.maker.intake.store.get(submission.made.commitment)]
+
+
+async def test_the_same_file_is_committed_and_nothing_made_again_after_a_kill_before_the_submission(
+    build: Build,
+) -> None:
+    network = await build(validators=1)
+    plain = network.connect
+    breaking(network, "before", Killed())
+    engine = network.engine()
+    killed = (await network.worker(engine=engine)).go()
+    await until(lambda: killed.finished)
+    (left_behind,) = files(killed)
+    await killed.stop()
+
+    network.connect, again = plain, network.engine()
+    (await network.worker(engine=again)).go()
+    record = network.parts[-1].member.record
+    await until(lambda: len(record.submissions) == 1)
+
+    assert list(record.submissions) == [left_behind]
+    assert (engine.generated, again.generated) == (1, 0)
+
+
+async def test_the_file_is_handed_over_after_a_kill_between_submission_and_push(build: Build) -> None:
+    network = await build(validators=1)
+    plain = network.connect
+    breaking(network, "after", Killed())
+    killed = (await network.worker()).go()
+    await until(lambda: killed.finished)
+    (commitment,) = files(killed)
+    await killed.stop()
+    assert network.state(commitment) == State.SUBMITTED
+
+    network.connect = plain
+    validator = await network.validator()  # answers and does not work: it does not fetch by itself
+    await validator.member.sync()
+    (await network.worker()).go()
+
+    await until(lambda: validator.role.intake.holds(commitment))
+
+
+async def test_a_file_is_handed_over_when_the_chain_took_longer_than_the_ledger_waited(build: Build) -> None:
+    network = await build(validators=1)
+    breaking(network, "after", Unconfirmed("not final yet"))
+    validator = await network.validator()
+    (await network.worker()).go()
+
+    (submission,) = await network.committed()
+
+    await until(lambda: validator.role.intake.holds(submission.made.commitment))
+
+
+async def test_a_worker_waits_while_as_many_submissions_are_open_as_the_run_permits(build: Build) -> None:
+    network = await build(validators=1)
+    await network.all_validators()
+    (await network.worker()).go()
     (submission,) = await network.committed()
     commitment = submission.made.commitment
     await network.confirmed(commitment)
     await network.audited(commitment)
+    assert len(network.parts[0].member.record.submissions) == 1
+
     assert await network.settled(commitment) == State.SETTLED
+    await network.pass_time(3)
+
+    second = (await network.committed(2))[1]
+    assert (second.made.slot, second.made.version) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "error", [SlotTaken("another commitment was signed"), TooManyOpen("TooManyOpen"), Unreachable("no endpoint")]
+)
+async def test_a_worker_looks_again_with_the_same_file_when_the_chain_did_not_take_it(
+    build: Build, error: Exception
+) -> None:
+    network = await build(validators=1)
+    breaking(network, "before", error, times=2)
+    engine = network.engine()
+    worker = (await network.worker(engine=engine)).go()
+
+    (submission,) = await network.committed()
+
+    assert files(worker) == (submission.made.commitment,)
+    assert engine.generated == 1
+
+
+async def test_a_worker_tries_again_when_its_engine_failed_once(build: Build) -> None:
+    network = await build(validators=1)
+    (await network.worker(engine=network.engine(failures=1))).go()
+
+    assert len(await network.committed()) == 1
+
+
+async def test_a_worker_stops_and_says_what_to_do_when_its_engine_fails_again_and_again(build: Build) -> None:
+    network = await build(validators=1)
+    worker = (await network.worker(engine=network.engine(failures=9))).go()
+    await until(lambda: worker.finished)
+
+    with pytest.raises(EngineError, match=r"3 times in a row \(out of memory\).*fewer --threads"):
+        await worker.task  # type: ignore[misc]
+    assert network.parts[0].member.record.submissions == {}
+
+
+async def test_a_worker_stops_and_says_why_when_nothing_backs_it_any_more(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    backing = await worker.role.provider.allocation(network.run, worker.member.account)
+    await worker.role.provider.unstake(network.run, worker.member.account, backing.amount)
+    worker.go()
+    await until(lambda: worker.finished)
+
+    with pytest.raises(OutOfStake, match="intellect-node status"):
+        await worker.task  # type: ignore[misc]
+
+
+async def test_a_worker_says_where_to_send_gas_when_its_key_has_none(build: Build) -> None:
+    network = await build(validators=1)
+    breaking(network, "before", Reverted("InsufficientNativeBalance", {"balance": 0}))
+    worker = (await network.worker()).go()
+    await until(lambda: worker.finished)
+
+    with pytest.raises(ConfigError, match=f"{worker.member.account} cannot pay gas"):
+        await worker.task  # type: ignore[misc]
+
+
+async def test_files_of_no_assignment_are_passed_over_and_only_the_latest_of_them_kept(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    store = worker.role.maker.intake.store
+    for number in range(30):
+        name = Digest(number.to_bytes(32))
+        store.put(name, b"not a rollout file")
+        os.utime(store.path(name), (number, number))  # number 29 is the latest
+    worker.go()
+
+    (submission,) = await network.committed()
+
+    # Those that do not parse are deleted as they are met; the latest max_open + SPARE_FILES were met.
+    assert network.run == 1 and SPARE_FILES == 16
+    assert files(worker) == (submission.made.commitment,)
+
+
+async def test_a_claim_that_another_node_of_the_wallet_was_faster_with_is_no_error(build: Build) -> None:
+    network = await build(validators=1)
+
+    class Stale:
+        account = Address(key(100).address)
+
+        async def rewards(self, _: Address) -> int:
+            return 5
+
+        async def claim(self) -> None:
+            raise NothingToClaim("NothingToClaim", {"provider": self.account})
+
+    assert await claim(Stale()) == 0  # type: ignore[arg-type]
+    assert await claim(network.connect(key(100))) == 0
+
+
+async def test_the_claim_is_repeated_when_the_chain_does_not_answer_at_the_end(build: Build) -> None:
+    network = await build(validators=2)
+    await network.all_validators()
+    plain, left = network.connect, [2]
+
+    def fail(name: str, _: tuple[Any, ...]) -> None:
+        if name == "claim" and left[0]:
+            left[0] -= 1
+            raise Unreachable("no endpoint")
+
+    network.connect = lambda account: Watched(plain(account), before=fail)  # type: ignore[arg-type,assignment]
+    worker = (await network.worker()).go()
+    await last_life(network)
+    await until(lambda: worker.finished)
+
+    assert left == [0]
+    assert network.chain.submissions.rewards[Address(key(100).address)] == 0
+
+
+async def test_a_worker_fetches_the_weights_from_its_peers_when_it_has_none(build: Build) -> None:
+    network = await build(validators=1)
+    await network.validator()
+    worker = (await network.worker(weights=False)).go()
+
+    assert len(await network.committed()) == 1
+    assert await asyncio.to_thread(worker.member.newest_held) == 0

@@ -1,0 +1,39 @@
+"""What is asked for a second time after refusals, and whose turn it is."""
+
+import pytest
+
+from ledger.base import Block, Digest
+from node.peers.wire import BatchAnswer
+from node.roles.batching import undisputed
+from node.roles.turns import is_turn
+from tests.roles.network import Build
+
+A, B, C = (Digest(bytes([n]) * 32) for n in (1, 2, 3))
+
+
+def test_entries_remain_when_enough_others_did_not_refuse_them() -> None:
+    liar = BatchAnswer(None, (A, B, C))
+    honest = [BatchAnswer(None, (B,)), BatchAnswer(None, (B, C))]
+
+    # N = 4, M = 3: two of the three others are needed beside the one that asks.
+    assert undisputed([A, B, C], [liar, *honest], least=2) == [A]
+    assert undisputed([A, B, C], honest, least=2) == [A]
+    assert undisputed([A, B, C], [liar, honest[0]], least=2) == []
+    assert undisputed([A], [BatchAnswer(b"signed", ()), honest[0]], least=2) == [A]
+
+
+@pytest.mark.parametrize(
+    ("place", "since_seconds"),
+    [(1, 0), (2, 6), (3, 12), (0, 18)],  # commitment 0x00000005...: 5 mod 4 = 1 comes first, then in order
+)
+async def test_validators_take_turns_of_six_seconds_from_the_one_that_the_commitment_names(
+    build: Build, place: int, since_seconds: int
+) -> None:
+    network = await build(validators=4)
+    member = (await network.validator(place)).member
+    commitment = Digest(bytes([0, 0, 0, 5]) + bytes(28))
+
+    member.record.head = Block(1, 1000 + since_seconds - 1)
+    assert not is_turn(member, commitment, since=1000)
+    member.record.head = Block(1, 1000 + since_seconds)
+    assert is_turn(member, commitment, since=1000)
