@@ -34,13 +34,15 @@ class PeerClient:
     """
 
     session: aiohttp.ClientSession
+    quick: Timeouts = QUICK
+    bulk: Timeouts = BULK
 
     async def push_submission(self, url: str, commitment: Digest, data: bytes) -> None:
         """Hands a rollout file to a validator or the trainer."""
-        await self._ask("POST", url, f"submissions/0x{commitment.hex()}", data, timeouts=BULK)
+        await self._ask("POST", url, f"submissions/0x{commitment.hex()}", data, timeouts=self.bulk)
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
-        return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=BULK)
+        return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=self.bulk)
 
     async def push_verdicts(self, url: str, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
         await self._ask("POST", url, f"verdicts/0x{commitment.hex()}", encode_verdicts(messages))
@@ -55,11 +57,11 @@ class PeerClient:
         return parse_batch(await self._ask("GET", url, f"batches/0x{commitment.hex()}"))
 
     async def evidence(self, url: str, digest: Digest, limit: int) -> bytes:
-        return await self._ask("GET", url, f"evidence/{digest.hex()}", limit=limit, timeouts=BULK)
+        return await self._ask("GET", url, f"evidence/{digest.hex()}", limit=limit, timeouts=self.bulk)
 
     async def manifest(self, url: str, root: Digest) -> bytes:
         """The bytes of a checkpoint's manifest: hash them before use."""
-        return await self._ask("GET", url, f"manifests/{root.hex()}", limit=MAX_MANIFEST_BYTES, timeouts=BULK)
+        return await self._ask("GET", url, f"manifests/{root.hex()}", limit=MAX_MANIFEST_BYTES, timeouts=self.bulk)
 
     async def have(self, url: str, root: Digest) -> bytes:
         """The peer's bitmap of verified chunks of checkpoint `root`."""
@@ -72,13 +74,13 @@ class PeerClient:
         path: str,
         body: bytes | None = None,
         limit: int = MAX_JSON_BYTES,
-        timeouts: Timeouts = QUICK,
+        timeouts: Timeouts | None = None,
     ) -> bytes:
         try:
             # Private addresses are the session's to refuse, after resolution.
             url = vet_url(base, allow_private=True) / "v1" / path
             async with self.session.request(
-                method, url, data=body, allow_redirects=False, timeout=timeouts.client()
+                method, url, data=body, allow_redirects=False, timeout=(timeouts or self.quick).client()
             ) as response:
                 return await _answer(response, limit)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:

@@ -45,9 +45,16 @@ class Registration:
             ConfigError: tokens or gas are missing and cannot be had; the node works for another provider.
             LedgerError: the chain did not take a step.
         """
-        await self._fuel()
-        await self._authorize()
-        await self._back()
+        try:
+            await self._fuel()
+            await self._authorize()
+            await self._back()
+        except Reverted as error:
+            if error.name != "InsufficientNativeBalance":
+                raise
+            raise ConfigError(
+                f"{self.provider.account} cannot pay gas ({error}): send it ETH of this network and run this again"
+            ) from error
 
     async def _authorize(self) -> None:
         provider = await self.provider.provider_of(self.node)

@@ -1,7 +1,6 @@
 """What gets into a case: only what a validator of the run signed about it, a bounded number of each, on disk first."""
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,11 +120,8 @@ async def test_strangers_are_no_longer_listened_to_when_they_have_sent_too_much(
 
 async def test_what_is_known_costs_nothing_when_it_is_sent_again(book: Casebook) -> None:
     await book.add_pushed(ABOUT, [by(A, HAVE)])
-    started = time.perf_counter()
-    for _ in range(20):
-        await book.add_pushed(ABOUT, [by(A, HAVE)] * 100)
-    assert book.wasted[ABOUT] == 0
-    assert time.perf_counter() - started < 10 * 2  # signatures looked at would take 20 * 100 * 9 ms
+    await book.add_pushed(ABOUT, [by(A, HAVE)] * 100)
+    assert book.wasted[ABOUT] == 0  # a signature that is looked at and brings nothing new counts as waste
 
 
 async def test_nothing_is_kept_when_it_cannot_be_written_down(book: Casebook) -> None:

@@ -1,0 +1,218 @@
+"""The record of a run against examples worked out by hand."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ledger.base import (
+    Address,
+    Allocated,
+    Block,
+    CheckpointPublished,
+    Convicted,
+    Digest,
+    EndpointSet,
+    Event,
+    Expired,
+    RelaySet,
+    Reported,
+    Run,
+    RunEnded,
+    RunId,
+    RunParams,
+    Settled,
+    SlashExecuted,
+    State,
+    Submitted,
+    Version,
+    Voided,
+    Windows,
+)
+from ledger.errors import Unreachable
+from node.record import BLOCKS_AT_ONCE, Record
+
+NODE, OTHER = Address("0x" + "0a" * 20), Address("0x" + "0b" * 20)
+WINDOWS = Windows(available=6, audit=10, settle_by=100, confirm=20, contest=8, panel=0, grace=30)
+PARAMS = RunParams(NODE, (NODE,), 1, 1, 1, 0, 1, 100, 2, 2, 0, 0, WINDOWS)
+RUN = RunId(1)
+
+
+def digest(number: int) -> Digest:
+    return Digest(number.to_bytes(32))
+
+
+def block(number: int) -> Block:
+    """Blocks are ten seconds apart here."""
+    return Block(number, 10 * number)
+
+
+def published(version: int, at: int) -> CheckpointPublished:
+    return CheckpointPublished(block(at), RUN, Version(version), digest(900 + version))
+
+
+def submitted(name: int, at: int, version: int = 0, slot: int = 0, node: Address = NODE) -> Submitted:
+    return Submitted(block(at), RUN, digest(name), node, Version(version), slot, digest(1), 5, digest(2))
+
+
+def record_of(*events: Event, head: int = 1000) -> Record:
+    record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
+    asyncio.run(record.sync(Chain(list(events), head)))  # type: ignore[arg-type]
+    return record
+
+
+class Chain:
+    """A ledger that only reads; it remembers which blocks it was asked for, and can break off."""
+
+    origin_block, confirmations = 0, 0
+
+    def __init__(self, events: list[Event], head: int) -> None:
+        self.all, self.tip, self.asked = events, head, list[tuple[int, int]]()
+        self.failing_from: int | None = None
+
+    async def head(self) -> Block:
+        return block(self.tip)
+
+    async def events(self, run: RunId, first: int, last: int) -> list[Event]:
+        await asyncio.sleep(0)
+        if self.failing_from is not None and first >= self.failing_from:
+            raise Unreachable("no endpoint")
+        self.asked.append((first, last))
+        return [event for event in self.all if first <= event.block.number <= last]
+
+
+async def test_events_count_once_when_two_readers_sync_at_once() -> None:
+    chain = Chain([submitted(1, 3), submitted(2, 4, slot=1)], 10)
+    record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
+
+    news = await asyncio.gather(*(record.sync(chain) for _ in range(3)))  # type: ignore[arg-type]
+
+    assert [len(each) for each in news] == [2, 0, 0]
+    assert [made.commitment for made in record.commits[Version(0), NODE]] == [digest(1), digest(2)]
+
+
+async def test_only_confirmed_blocks_are_read_and_each_once() -> None:
+    chain = Chain([submitted(1, 5), submitted(2, 9, slot=1)], 10)
+    chain.confirmations = 3
+    record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
+    await record.sync(chain)  # type: ignore[arg-type]
+    assert (list(record.submissions), record.head) == ([digest(1)], block(10))
+
+    chain.tip = 12
+    await record.sync(chain)  # type: ignore[arg-type]
+    assert chain.asked == [(0, 7), (8, 9)]
+    assert list(record.submissions) == [digest(1), digest(2)]
+
+
+async def test_reading_goes_on_where_it_was_when_the_chain_stopped_answering() -> None:
+    chain = Chain([submitted(1, 5), submitted(2, 2500, slot=1)], 3000)
+    chain.failing_from = BLOCKS_AT_ONCE
+    record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
+    with pytest.raises(Unreachable):
+        await record.sync(chain)  # type: ignore[arg-type]
+    assert list(record.submissions) == [digest(1)]
+
+    chain.failing_from = None
+    assert await record.sync(chain) == [submitted(2, 2500, slot=1)]  # type: ignore[arg-type]
+    assert chain.asked == [(0, 1999), (2000, 3000)]
+
+
+@pytest.mark.parametrize(
+    ("version", "time", "is_open"),
+    [
+        (0, 1000, True),  # three versions are out and the level is 2: 2 <= 0 + 2
+        (2, 1000, True),
+        (3, 1000, False),  # not published
+        (-1, 1000, False),
+    ],
+)
+def test_versions_are_open_when_no_more_than_the_async_level_behind(version: int, time: int, is_open: bool) -> None:
+    record = record_of(published(0, 1), published(1, 2), published(2, 3))
+    record.head = Block(0, time)
+
+    assert record.is_open(Version(version)) == is_open
+
+
+@pytest.mark.parametrize(("time", "is_open"), [(430, True), (431, False)])
+def test_a_version_stays_open_for_the_grace_after_it_has_left_the_window(time: int, is_open: bool) -> None:
+    record = record_of(*(published(version, 10 * (version + 1)) for version in range(4)))  # version 3 at 400 s
+    record.head = Block(0, time)
+
+    assert record.is_open(Version(0)) == is_open
+    assert record.is_open(Version(1))
+
+
+@pytest.mark.parametrize(("time", "is_open"), [(530, True), (531, False)])
+def test_every_version_closes_a_grace_after_the_end_of_the_run(time: int, is_open: bool) -> None:
+    record = record_of(published(0, 1), RunEnded(block(50), RUN))
+    record.head = Block(0, time)
+
+    assert record.is_open(Version(0)) == is_open
+
+
+def test_the_beacon_block_of_early_slots_is_the_later_of_publication_and_first_allocation() -> None:
+    allocated = [Allocated(block(at), RUN, OTHER, NODE, 1) for at in (5, 30)]  # the first one counts
+    record = record_of(published(0, 2), allocated[0], published(1, 20), allocated[1])
+
+    assert record.beacon_block(Version(0), NODE, 0) == 5
+    assert record.beacon_block(Version(0), NODE, 1) == 5
+    assert record.beacon_block(Version(1), NODE, 1) == 20
+    assert record.beacon_block(Version(2), NODE, 0) is None
+    assert record.beacon_block(Version(0), OTHER, 0) is None
+
+
+def test_the_beacon_block_of_later_slots_is_that_of_the_commit_two_slots_before() -> None:
+    allocated = Allocated(block(1), RUN, OTHER, NODE, 1)
+    mine = [submitted(1, 11, slot=0), submitted(2, 12, slot=1), submitted(3, 13, version=1, slot=0)]
+    record = record_of(published(0, 1), allocated, *mine, submitted(4, 14, node=OTHER))
+
+    assert record.beacon_block(Version(0), NODE, 2) == 11
+    assert record.beacon_block(Version(0), NODE, 3) == 12
+    assert record.beacon_block(Version(0), NODE, 4) is None
+    assert record.beacon_block(Version(1), NODE, 2) == 13
+
+
+def after(*events: Event) -> Any:
+    record = record_of(submitted(1, 10), *events)
+    return record, record.submissions[digest(1)]
+
+
+def test_a_submission_goes_through_its_states_as_the_chain_says() -> None:
+    reported = Reported(block(12), RUN, digest(1), OTHER, 3, 8, digest(7), 1)
+    convicted = Convicted(block(13), RUN, digest(1), 3, 8, 200)
+    slashed = SlashExecuted(block(20), RUN, digest(1), NODE, 5, digest(8))
+
+    assert after()[1].state == State.SUBMITTED
+    assert after(Settled(block(14), RUN, digest(1), OTHER, 42))[1].reward == 42
+    assert after(Expired(block(14), RUN, digest(1)))[1].state == State.EXPIRED
+    assert after(Voided(block(14), RUN, digest(1), 6, 1))[1].check == 6
+    assert after(reported)[1].state == State.FAULTED
+    assert after(replace(reported, check=6))[1].state == State.SUBMITTED  # only 8 and 9 freeze
+    record, submission = after(reported, convicted, slashed)
+    assert (submission.state, submission.check, submission.slash) == (State.SLASHED, 8, slashed)
+    assert submission.concluded == block(20)
+    assert record.is_final(digest(1)) and record.open_submissions() == ()
+
+
+def test_open_submissions_come_oldest_first_and_of_the_versions_asked_for() -> None:
+    record = record_of(
+        published(0, 1), published(1, 2), submitted(3, 10), submitted(1, 11, version=1), submitted(2, 12, slot=1),
+        Expired(block(13), RUN, digest(3)), Expired(block(13), RUN, digest(77)),
+    )  # fmt: skip
+
+    assert [s.made.commitment for s in record.open_submissions()] == [digest(1), digest(2)]
+    assert {s.made.commitment for s in record.made_in(range(1))} == {digest(3), digest(2)}
+    assert {s.made.commitment for s in record.made_in(range(1, 5))} == {digest(1)}
+    assert not record.is_final(digest(77))
+    assert (record.due(record.open_submissions()[0]), record.audit_time(record.open_submissions()[0])) == (126, 116)
+
+
+def test_relays_come_and_go_and_the_last_endpoint_counts() -> None:
+    record = record_of(
+        RelaySet(block(1), RUN, OTHER, True), RelaySet(block(2), RUN, NODE, True),
+        RelaySet(block(3), RUN, OTHER, False), EndpointSet(block(4), NODE, "http://a"), EndpointSet(block(5), NODE, "http://b"),
+    )  # fmt: skip
+
+    assert (record.relays, record.endpoints) == ({NODE}, {NODE: "http://b"})
+    assert (record.latest, record.root(Version(0))) == (None, None)

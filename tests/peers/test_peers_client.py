@@ -1,0 +1,190 @@
+"""Asking peers that answer badly, too much, too slowly, or not at all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
+from ledger.base import Digest, RunId
+from node.errors import Malformed, NotFound
+from node.peers import client as client_module
+from node.peers.client import PeerClient
+from node.transport import Timeouts, session
+
+ABOUT = Digest(b"\x01" * 32)
+Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def peers() -> AsyncIterator[PeerClient]:
+    async with session(allow_private=True) as http:
+        yield PeerClient(http, Timeouts(1.0, 0.3, 0.6), Timeouts(1.0, 0.3, 0.6))
+
+
+@pytest.fixture
+async def answering() -> AsyncIterator[Callable[[Answering], Awaitable[str]]]:
+    """answering(handler): the URL of a server that answers everything so."""
+    runners: list[web.AppRunner] = []
+
+    async def started(handler: Answering) -> str:
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_route("*", "/{tail:.*}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        runners.append(runner)
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    yield started
+    for runner in runners:
+        await runner.cleanup()
+
+
+def always(status: int, body: bytes = b"", **headers: str) -> Answering:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, body=body, headers=headers)
+
+    return answer
+
+
+async def every_question(peers: PeerClient, url: str) -> list[type[Exception] | None]:
+    """How each question ends."""
+    questions = [
+        peers.push_submission(url, ABOUT, b"x"), peers.submission(url, ABOUT, 100), peers.push_verdicts(url, ABOUT, []),
+        peers.verdicts(url, ABOUT), peers.propose(url, RunId(1), [ABOUT]), peers.batch(url, ABOUT),
+        peers.evidence(url, ABOUT, 100), peers.manifest(url, ABOUT), peers.have(url, ABOUT),
+    ]  # fmt: skip
+    ends = await asyncio.gather(*questions, return_exceptions=True)
+    return [type(end) if isinstance(end, Exception) else None for end in ends]
+
+
+@pytest.mark.parametrize("status", [404, 408, 409, 425, 429, 500, 502, 503])
+async def test_asking_again_can_help_when_the_peer_says_so(
+    peers: PeerClient, answering: Callable[[Answering], Awaitable[str]], status: int
+) -> None:
+    assert await every_question(peers, await answering(always(status))) == [NotFound] * 9
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
+async def test_asking_again_cannot_help_when_the_peer_refuses(
+    peers: PeerClient, answering: Callable[[Answering], Awaitable[str]], status: int
+) -> None:
+    url = await answering(always(status, b"no\x1b[2J" * 10_000))
+    assert await every_question(peers, url) == [Malformed] * 9
+    with pytest.raises(Malformed) as caught:
+        await peers.verdicts(url, ABOUT)
+    assert len(str(caught.value)) < 500
+
+
+async def test_redirects_are_not_followed(peers: PeerClient, answering: Callable[[Answering], Awaitable[str]]) -> None:
+    asked: list[str] = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response(status=302, headers={"Location": "/secret"})
+
+    assert await every_question(peers, await answering(elsewhere)) == [NotFound] * 9
+    assert "/secret" not in asked
+
+
+async def test_a_web_page_is_no_answer(peers: PeerClient, answering: Callable[[Answering], Awaitable[str]]) -> None:
+    url = await answering(always(200, b"<html>welcome</html>"))
+    for question in (peers.verdicts(url, ABOUT), peers.propose(url, RunId(1), [ABOUT]), peers.batch(url, ABOUT)):
+        with pytest.raises(Malformed):
+            await question
+    assert await peers.submission(url, ABOUT, 100) == b"<html>welcome</html>"  # its root is for the caller to check
+
+
+async def test_an_answer_over_the_limit_is_cut_off(
+    peers: PeerClient, answering: Callable[[Answering], Awaitable[str]]
+) -> None:
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent < 1 << 28:
+            sent += 1 << 16
+            await response.write(bytes(1 << 16))
+        return response
+
+    url = await answering(endless)
+    with pytest.raises(Malformed, match="over 100 bytes"):
+        await peers.submission(url, ABOUT, 100)
+    with pytest.raises(Malformed, match="over 1048576 bytes"):
+        await peers.verdicts(url, ABOUT)
+    assert sent < 1 << 26
+
+    announced = await answering(always(200, b"x" * 101))
+    with pytest.raises(Malformed, match="body of 101 bytes, at most 100"):
+        await peers.evidence(announced, ABOUT, 100)
+
+
+async def test_a_peer_that_stalls_or_drips_is_left(
+    peers: PeerClient, answering: Callable[[Answering], Awaitable[str]]
+) -> None:
+    async def stall(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    async def drip(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.05)
+
+    for handler in (stall, drip):
+        url = await answering(handler)
+        with pytest.raises(NotFound, match="does not answer"):
+            await peers.verdicts(url, ABOUT)
+
+
+async def test_what_is_no_http_is_no_answer(peers: PeerClient) -> None:
+    async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"220 mail.example ESMTP\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(shout, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(NotFound):
+        await peers.verdicts(f"http://127.0.0.1:{port}", ABOUT)
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(NotFound):
+        await peers.verdicts(f"http://127.0.0.1:{port}", ABOUT)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://a", "file:///etc/passwd", "http://", "http://a:b@c", "http://a?x=", "http://a#", "x:1", "x" * 300],
+)
+async def test_an_endpoint_that_is_no_address_is_malformed(peers: PeerClient, url: str) -> None:
+    with pytest.raises((Malformed, NotFound)):
+        await peers.verdicts(url, ABOUT)
+
+
+async def test_private_addresses_are_not_reached_outside_local_networks(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    asked: list[str] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response()
+
+    url = await answering(note)
+    async with session(allow_private=False) as http:
+        for base in (url, url.replace("127.0.0.1", "localhost")):
+            with pytest.raises(NotFound):
+                await PeerClient(http).verdicts(base, ABOUT)
+    assert asked == []
+
+
+def test_small_questions_are_given_up_sooner_than_files() -> None:
+    assert client_module.QUICK.total_seconds < client_module.BULK.total_seconds
