@@ -10,7 +10,7 @@ from cli.errors import BUG
 
 app = typer.Typer(
     name="intellect-node",
-    help="Bring a machine to a reinforcement-learning run of a language model, and get paid for work that others can check.",
+    help="Reinforcement learning of a language model on machines that nobody has to trust.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

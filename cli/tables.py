@@ -10,9 +10,14 @@ if TYPE_CHECKING:
     from node.devnet.report import Report
 
 
+LOG_COLUMNS = 120  # of a file or a pipe, which have no width of their own
+
+
 def closing(found: "Report") -> None:
     """Prints what happened, computed from chain events and files."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=LOG_COLUMNS)
     console.print()
     console.print(_figures(found.summary))
     console.print(_rows("versions", found.steps))
