@@ -9,6 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from ledger.base import Address, Ledger, RunId
 from node.errors import ConfigError
 from node.log import event
@@ -104,9 +106,19 @@ def measured(name: str) -> dict[str, Any]:
 def build_spec(name: str, base: Path, plan: Plan) -> RunSpec:
     """The spec of a run of preset `name` from the model in `base`.
 
-    Raises: ConfigError, EngineError: the folder is not a usable model.
+    Raises:
+        ConfigError: a choice of the plan's cannot be; the message names it.
+        EngineError: the folder is not a usable model.
     """
-    chosen, figures = preset(name), measured(name)
+    try:
+        return _spec(preset(name), measured(name), base, plan, _windows(plan.pace))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"the run's {where} cannot be {first['input']!r}: {first['msg']}") from error
+
+
+def _spec(chosen: Preset, figures: dict[str, Any], base: Path, plan: Plan, windows: WindowsSpec) -> RunSpec:
     task = describe(chosen.task, chosen.config, load_tokenizer(base), chosen.max_prompt_tokens)
     slot = SlotSpec(groups=chosen.groups, group_size=chosen.group_size)
     sampling = SamplingSpec(
@@ -118,7 +130,7 @@ def build_spec(name: str, base: Path, plan: Plan) -> RunSpec:
         slot=slot, proof=ProofSpec(**figures["proof"]), sampling_test=_sampling_test(figures["sampling_test"]),
         audit=AuditSpec(leaves=plan.audit_leaves or slot.rows), units=units, async_level=plan.async_level,
         max_provider_share=plan.max_provider_share, max_steps=plan.max_steps,
-        economics=_economics(plan, slot, units), windows=_windows(plan.pace),
+        economics=_economics(plan, slot, units), windows=windows,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from node.launch import Plan, build_spec
 from node.models.resolve import resolve
-from node.runspec import AuditSpec, RunSpec, SlotSpec
+from node.runspec import AuditSpec, RunSpec, SlotSpec, WindowsSpec
 from node.runtime import tasks_of
 from node.tasks.taskset import Taskset
 from tests.roles.network import Build, Network, network_of
@@ -22,7 +22,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spec(base: Path) -> RunSpec:
     """Two groups of two rollouts, every leaf audited, one submission open at a time."""
     whole = build_spec("tiny", base, Plan("test", max_open=1, max_steps=2))
-    return whole.model_copy(update={"slot": SlotSpec(groups=2, group_size=2), "audit": AuditSpec(leaves=4)})
+    windows = WindowsSpec(available=6, audit=6, settle_by=120, confirm=20, contest=8, panel=0, grace=30)
+    slot, audit = SlotSpec(groups=2, group_size=2), AuditSpec(leaves=4)
+    return whole.model_copy(update={"slot": slot, "audit": audit, "windows": windows})
 
 
 @pytest.fixture(scope="session")

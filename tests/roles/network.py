@@ -21,6 +21,7 @@ from node.errors import EngineError
 from node.launch import create_run, default_pot
 from node.peers.server import Mailbox
 from node.record import Submission
+from node.roles.accepting import Accepted
 from node.roles.assembly import validator_of
 from node.roles.frauds import Honest, Workmanship
 from node.roles.handover import Handover
@@ -29,7 +30,9 @@ from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.registration import Registration
+from node.roles.relay import Relay
 from node.roles.subject import claim
+from node.roles.trainer import Trainer
 from node.roles.validator import Validator
 from node.roles.worker import Worker
 from node.rollouts.assignment import Assignment, assign
@@ -39,6 +42,9 @@ from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.runtime import contained, member_of, policy_of, served
 from node.tasks.taskset import Taskset
+from node.training.batch import BatchRule
+from node.training.hyper import Hyper
+from node.training.step import Learner
 
 SPEED = 40.0  # seconds of the fast clock in one of the machine's
 PATIENCE_SECONDS = 20.0  # of the machine's clock, for something to come about
@@ -214,6 +220,22 @@ class Network:
         self.chain.mine(3)  # the beacon of its first slot is known now
         return part
 
+    async def trainer(self, learner: Learner | None = None, rollouts: int = 4) -> Part:
+        """A trainer that resumes from its disk, one step taking `rollouts`; it has not begun to work."""
+
+        def make(member: Member) -> tuple[Trainer, Mailbox]:
+            made = learner or Learner(self.base, Hyper(learning_rate=1e-3), self.spec.sampling.temperature, 1)
+            made.resume(member.state.training / "states")
+            intake = Intake(member, RolloutStore(member.state.rollouts))
+            rule = BatchRule(rollouts, self.spec.slot.group_size, self.spec.async_level, 1.0)
+            accepted = Accepted(member, self.tasks, intake)
+            return Trainer(member, made, accepted, self.base, rule), FileMailbox(intake, takes=True)
+
+        return await self.part(TRAINER, make)
+
+    async def relay(self) -> Part:
+        return await self.part(key(3), lambda member: (Relay(member), None), weights=False)
+
     # --- What a node may commit to, honest or not
 
     async def assignment(self, part: Part, beacon: Digest | None = None) -> Assignment:
@@ -349,14 +371,13 @@ async def network_of(
     tasks: Taskset,
     validators: int,
     quorum: int | None = None,
-    wrap: Callable[[MemoryLedger], Ledger] | None = None,
+    publish: bool = True,
 ) -> Network:
-    """A run with `validators` and version 0 published; nobody works in it yet."""
+    """A run with `validators` and, unless told otherwise, version 0 published; nobody works in it yet."""
     chain = MemoryChain()
 
     def connect(account: LocalAccount) -> Ledger:
-        ledger = MemoryLedger(chain, account)
-        return wrap(ledger) if wrap else ledger
+        return MemoryLedger(chain, account)
 
     keys = sorted((key(10 + place) for place in range(validators)), key=lambda each: int(each.address, 16))
     quorum = quorum or validators * 2 // 3 + 1
@@ -364,7 +385,8 @@ async def network_of(
     owner = MemoryLedger(chain, OWNER)
     run = await create_run(owner, spec, Address(TRAINER.address), addresses, quorum, (), default_pot(spec))
     base_root = Digest(bytes.fromhex(spec.model.manifest_root))
-    await MemoryLedger(chain, TRAINER).publish_checkpoint(run, Version(0), base_root)
+    if publish:
+        await MemoryLedger(chain, TRAINER).publish_checkpoint(run, Version(0), base_root)
     return Network(chain, folder, base, spec, tasks, run, keys, quorum, connect)
 
 

@@ -36,9 +36,8 @@ async def test_settling_and_slashing_go_on_when_one_of_four_validators_is_down(b
     network = await build(validators=4)
     for place in (0, 1, 3):
         (await network.validator(place)).go()
-    honest = await network.commit_honestly(await network.worker(200))
-    cheat = await network.worker(300, work=OtherModel())
-    fraud = await network.commit_honestly(cheat)
+    worker, cheat = await network.worker(200), await network.worker(300, work=OtherModel())
+    honest, fraud = await network.commit_honestly(worker), await network.commit_honestly(cheat)
 
     await until(
         lambda: all(len(network.case(part, c).haves) == 3 for part in network.parts[:3] for c in (honest, fraud))

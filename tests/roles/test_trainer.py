@@ -1,0 +1,320 @@
+"""The trainer: what it trains on, and that a kill loses no step and uses no group twice."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger.base import Address, Digest, Fault, State, Version
+from ledger.messages import Batch, Domain, sign
+from node.errors import ConfigError
+from node.peers.wire import SignedBatch
+from node.roles.frauds import ForgedReward
+from node.rollouts.file import decode_file
+from node.runspec import RunSpec
+from node.training.hyper import Hyper
+from node.training.step import Learner
+from tests.roles.network import TRAINER, Build, Network, Part, Watched, key, until
+
+
+class Killed(Exception):
+    """What ends a role here like a kill would."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def steps(spec: RunSpec, count: int, **economics: int) -> RunSpec:
+    terms = spec.economics.model_copy(update=economics)
+    return spec.model_copy(update={"max_steps": count, "economics": terms})
+
+
+async def accepted_work(network: Network) -> Digest:
+    """A submission that the network's one validator signs for."""
+    (await network.validator()).go()
+    commitment = await network.commit_honestly(await network.worker())
+    await network.confirmed(commitment)
+    await network.audited(commitment)
+    await network.pass_time(24)
+    await until(lambda: network.state(commitment).final or network.is_signed(commitment))
+    return commitment
+
+
+def published(network: Network) -> list[Digest]:
+    return [each.manifest_root for each in network.chain.runs.record(network.run).checkpoints]
+
+
+def held(part: Part, root: Digest) -> bool:
+    return part.member.checkpoints.complete(root) is not None
+
+
+async def test_accepted_rollouts_become_the_next_version_and_the_run_ends_with_the_last_step(
+    build: Build, spec: RunSpec
+) -> None:
+    network = await build(validators=1, spec=steps(spec, 1))
+    trainer = (await network.trainer()).go()
+    commitment = await accepted_work(network)
+    await until(lambda: len(published(network)) == 2)
+    await network.pass_time(24)
+    assert await network.final(commitment) == State.SETTLED
+    await until(lambda: trainer.finished)
+
+    assert trainer.task is not None and trainer.task.exception() is None
+    assert network.chain.runs.state(network.run).ended_at
+    assert trainer.role.learner.consumed == {(commitment, 0), (commitment, 1)}
+    assert held(trainer, published(network)[1])  # fetched from whoever had the file: it was never handed over
+
+
+async def test_version_0_is_published_by_the_trainer_when_the_run_has_none(build: Build, spec: RunSpec) -> None:
+    network = await build(validators=1, publish=False)
+    (await network.trainer()).go()
+    await until(lambda: len(published(network)) == 1)
+
+    assert published(network)[0].hex() == spec.model.manifest_root
+
+
+async def test_rewards_are_computed_anew_and_only_what_was_accepted_is_taken(build: Build) -> None:
+    network = await build(validators=1)
+    trainer = await network.trainer()
+    validator = (await network.validator()).go()
+    commitment = await network.commit_honestly(await network.worker())
+    await network.confirmed(commitment)
+    accepted = trainer.role.accepted
+    await trainer.member.sync()
+    await accepted.look(Version(1))
+    assert accepted.groups == {}  # held by everybody, signed by nobody
+
+    await network.audited(commitment)
+    await network.pass_time(24)
+    await trainer.member.sync()
+    accepted.asked.clear()
+    await accepted.look(Version(1))
+    rows = decode_file(await validator.role.intake.get(commitment), network.spec)
+    made = trainer.member.record.submissions[commitment].made
+    first, second = accepted.groups[commitment]
+    items = [subject_item(network, made, group) for group in range(2)]
+    assert first.rollouts + second.rollouts == rows
+    assert first.rewards == tuple(network.tasks.score(items[0], r.output_ids, r.finish) for r in rows[:2])
+    assert second.rewards == tuple(network.tasks.score(items[1], r.output_ids, r.finish) for r in rows[2:])
+    assert (first.provider, first.version, second.group) == (Address(key(100).address), 0, 1)
+
+    await accepted.look(Version(3))  # made from versions 0 to 2
+    assert commitment in accepted.groups
+    await accepted.look(Version(4))  # from 1 to 3
+    assert (accepted.groups, accepted.asked) == ({}, {})
+
+
+def subject_item(network: Network, made: Any, group: int) -> int:
+    from hashing.assignment import item_index, seed
+
+    found = seed(
+        network.chain.chain_id, network.chain.runs.address, network.run, network.spec.digest, made.version,
+        bytes.fromhex(network.spec.model.manifest_root), made.node, made.slot, made.beacon,
+    )  # fmt: skip
+    return item_index(found, group, network.spec.total_items)
+
+
+async def test_what_a_quorum_accepted_is_not_trained_on_when_a_cheap_check_fails_here(build: Build) -> None:
+    network = await build(validators=1)
+    trainer = await network.trainer()
+    commitment = await network.commit_honestly(await network.worker(work=ForgedReward()))
+    domain = Domain(network.chain.chain_id, network.chain.runs.address)
+    signature = sign(network.validators[0], domain, Batch(network.run, (commitment,)))
+    network.chain.mine(20)
+    await network.connect(key(9)).settle(network.run, [commitment], [signature])
+    await trainer.member.sync()
+
+    await trainer.role.accepted.look(Version(1))
+
+    assert network.state(commitment) == State.SETTLED
+    assert trainer.role.accepted.groups == {commitment: ()}
+    assert trainer.role.accepted.available() == []
+
+
+async def test_accepted_work_is_put_aside_when_it_is_reported_before_it_was_used(build: Build) -> None:
+    network = await build(validators=1)
+    trainer = await network.trainer()
+    commitment = await accepted_work_before_due(network)
+    accepted = trainer.role.accepted
+    await trainer.member.sync()
+    await accepted.look(Version(1))
+    assert len(accepted.groups[commitment]) == 2
+
+    fault = Fault(network.run, commitment, 0, 8, Digest(bytes(32)))
+    signature = sign(network.validators[0], trainer.member.domain, fault)
+    await network.connect(network.validators[0]).report(network.run, [fault], [signature])
+    await trainer.member.sync()
+    await accepted.look(Version(1))
+
+    assert network.state(commitment) == State.FAULTED
+    assert accepted.groups == {}
+
+
+async def accepted_work_before_due(network: Network) -> Digest:
+    """Signed 9 s after its commit, 3 s before it can be settled."""
+    (await network.validator()).go()
+    commitment = await network.commit_honestly(await network.worker())
+    await network.confirmed(commitment)
+    await network.audited(commitment)
+    await until(lambda: network.is_signed(commitment))
+    return commitment
+
+
+async def test_a_batch_is_no_acceptance_unless_a_quorum_of_this_runs_validators_signed_this_list(
+    build: Build,
+) -> None:
+    network = await build(validators=4)  # quorum 3
+    accepted = (await network.trainer()).role.accepted
+    about, other = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
+    domain = Domain(network.chain.chain_id, network.chain.runs.address)
+
+    def signed(keys: list[Any], listed: tuple[Digest, ...] = (about, other), where: Domain = domain) -> SignedBatch:
+        signatures = tuple(sign(each, where, Batch(network.run, (about, other))) for each in keys)
+        return SignedBatch(network.run, listed, signatures)
+
+    four = network.validators
+    assert accepted.is_quorum(signed(four[:3]), about)
+    assert accepted.is_quorum(signed([*four[1:], key(77)]), other)
+    assert not accepted.is_quorum(signed(four[:2]), about)
+    assert not accepted.is_quorum(signed([four[0], four[0], four[1], four[1]]), about)
+    assert not accepted.is_quorum(signed([*four[:2], key(77), key(78)]), about)
+    assert not accepted.is_quorum(signed(four), Digest(b"\x03" * 32))
+    assert not accepted.is_quorum(signed(four, listed=(other, about)), about)
+    assert not accepted.is_quorum(signed(four, where=Domain(1, domain.contract)), about)
+    assert not accepted.is_quorum(replace(signed(four), run=network.run + 1), about)  # type: ignore[arg-type]
+    broken = replace(signed(four), signatures=(bytes(65), *signed(four).signatures))
+    assert not accepted.is_quorum(broken, about)
+
+
+async def test_a_group_is_used_once_when_the_trainer_is_stopped_between_two_steps(build: Build, spec: RunSpec) -> None:
+    network = await build(validators=1, spec=steps(spec, 2))
+    plain = network.connect
+
+    def stop_at_second(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "publish_checkpoint" and arguments[1] == 2:
+            raise Killed
+
+    network.connect = lambda account: Watched(plain(account), before=stop_at_second)  # type: ignore[arg-type,assignment]
+    trainer = (await network.trainer(rollouts=2)).go()  # one group a step
+    commitment = await accepted_work(network)
+    await until(lambda: trainer.finished)
+    assert len(trainer.role.learner.consumed) == 2 and len(published(network)) == 2
+    await trainer.stop()
+
+    network.connect = plain
+    again = (await network.trainer(rollouts=2)).go()
+    assert again.role.learner.version == 2
+    await until(lambda: len(published(network)) == 3)
+
+    assert again.role.learner.consumed == {(commitment, 0), (commitment, 1)}
+    assert held(again, published(network)[2])
+
+
+@pytest.mark.parametrize("moment", ["state not saved", "not published", "published and not noticed"])
+async def test_training_goes_on_from_the_step_it_had_when_it_is_killed(
+    build: Build, spec: RunSpec, moment: str
+) -> None:
+    network = await build(validators=1, spec=steps(spec, 1))
+    plain = network.connect
+
+    class Unsaved(Learner):
+        def save_state(self, *_: object, **__: object) -> Any:
+            raise Killed
+
+    def kill(name: str, _: tuple[Any, ...]) -> None:
+        if name == "publish_checkpoint":
+            raise Killed
+
+    if moment == "state not saved":
+        learner: Learner | None = Unsaved(network.base, Hyper(learning_rate=1e-3), 1.0, 1)
+    else:
+        learner = None
+        when = "before" if moment == "not published" else "after"
+        network.connect = lambda account: Watched(plain(account), **{when: kill})  # type: ignore[arg-type,assignment]
+    trainer = (await network.trainer(learner)).go()
+    network.connect = plain
+    commitment = await accepted_work(network)
+    await until(lambda: trainer.finished)
+    assert len(published(network)) == (2 if moment.startswith("published") else 1)
+    await trainer.stop()
+
+    again = (await network.trainer()).go()
+    assert again.role.learner.version == (0 if moment == "state not saved" else 1)
+    await until(lambda: len(published(network)) == 2)
+    await network.pass_time(24)
+    await until(lambda: again.finished)
+
+    assert again.task is not None and again.task.exception() is None
+    assert again.role.learner.consumed == {(commitment, 0), (commitment, 1)}
+    assert held(again, published(network)[1])
+
+
+async def test_a_trainer_refuses_to_go_on_from_another_state_than_the_chains(build: Build, spec: RunSpec) -> None:
+    network = await build(validators=1)
+    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), Digest(b"\x09" * 32))
+    trainer = (await network.trainer()).go()
+    await until(lambda: trainer.finished)
+
+    with pytest.raises(ConfigError, match=r"the chain has version 1, the training state here is at step 0.*--home"):
+        await trainer.task  # type: ignore[misc]
+
+
+async def test_a_trainer_refuses_to_go_on_when_the_chain_has_other_weights_under_its_number(
+    build: Build, spec: RunSpec
+) -> None:
+    network = await build(validators=1)
+    learner = Learner(network.base, Hyper(learning_rate=1e-3), 1.0, 1)
+    learner.version = Version(1)
+    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), Digest(b"\x09" * 32))
+    trainer = (await network.trainer(learner)).go()
+    await until(lambda: trainer.finished)
+
+    with pytest.raises(ConfigError, match="another trainer process uses this key"):
+        await trainer.task  # type: ignore[misc]
+
+
+async def test_a_checkpoint_that_comes_too_soon_is_published_when_its_time_has_come(
+    build: Build, spec: RunSpec
+) -> None:
+    network = await build(validators=1, spec=steps(spec, 1, checkpoint_interval=500))
+    (await network.trainer()).go()
+    await accepted_work(network)
+    await network.pass_time(8)
+    assert len(published(network)) == 1
+
+    network.chain.mine(500)
+    await until(lambda: len(published(network)) == 2)
+
+
+async def test_a_trainer_leaves_when_the_owner_has_ended_the_run(build: Build) -> None:
+    network = await build(validators=1)
+    trainer = (await network.trainer()).go()
+    await network.end_run()
+    await until(lambda: trainer.finished)
+
+    assert trainer.task is not None and trainer.task.exception() is None
+    assert len(published(network)) == 1
+
+
+async def test_a_trainer_stays_until_a_relay_has_the_last_version_and_the_relay_serves_it(build: Build) -> None:
+    network = await build(validators=1)
+    owner = network.connect(key(1))
+    await owner.set_relay(network.run, Address(key(3).address), True)
+    relay = await network.relay()
+    trainer = (await network.trainer()).go()
+    await network.end_run()
+    assert not trainer.finished
+    assert relay.member.checkpoints.complete(published(network)[0]) is None
+
+    relay.go()
+    await until(lambda: trainer.finished)
+    await trainer.stop()
+
+    assert held(relay, published(network)[0])
+    late = await network.validator(weights=False)
+    await late.member.sync()
+    assert await late.member.weights(Version(0)) == await asyncio.to_thread(late.member.held, Version(0))
