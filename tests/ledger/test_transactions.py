@@ -317,10 +317,11 @@ async def test_a_killed_submit_is_sent_again_byte_for_byte_and_counts_once(
 
     ledger = await scene.connect(scene.node, tmp_path / "journal")
 
-    async def mined() -> bool:
-        return (await ledger.submission(scene.run, _commitment(scene))).state is State.SUBMITTED
+    async def followed() -> bool:
+        return [stage for _, stage, _ in _entries(tmp_path / "journal")] == [Stage.MINED]
 
-    await wait_until(mined)
+    await wait_until(followed)
+    assert (await ledger.submission(scene.run, _commitment(scene))).state is State.SUBMITTED
     assert await ledger.slot(scene.run, Version(0), scene.node.address) == 1
     assert await _sent_by(scene.anvil, scene.node.address) == 1
     with pytest.raises(AlreadySubmitted):
