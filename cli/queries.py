@@ -74,8 +74,9 @@ def status(
     place = home_of(home)
     path = keys.resolve(wallet, place.wallets)
     node_path = keys.node_key_path(path)
+    provider = keys.address(path)
     node = keys.address(node_path) if node_path.exists() else None
-    found = _asked(rpc, deployment, place, lambda ledger: ask(ledger, run, keys.address(path), node))
+    found = _asked(rpc, deployment, place, lambda ledger: ask(ledger, run, provider, node))
     if json:
         show_result(found, True)
         return

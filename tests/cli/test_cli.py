@@ -1,0 +1,171 @@
+"""The command line as a user meets it: real processes, real files, exit codes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEY = "0x" + "11" * 32
+ADDRESS = "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"  # of that key; any Ethereum library computes it
+HEAVY = ("torch", "vllm", "transformers", "libp2p", "web3", "pyarrow", "reasoning_gym")
+
+
+def run(*words: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *words],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "INTELLECT_NODE_HOME": str(home), "INTELLECT_NODE_PASSWORD": "correct horse", **environment},
+        check=False,
+    )
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_importing_the_command_line_is_light() -> None:
+    code = f"import cli.main, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "[]"
+
+
+def test_help_names_every_command(tmp_path: Path) -> None:
+    answer = run("--help", home=tmp_path)
+
+    assert answer.returncode == 0
+    for command in ("join", "validate", "train", "relay", "devnet", "deploy", "run", "wallet", "status", "faucet",
+                    "rewards", "rollouts", "checkpoints", "verify", "paths", "purge"):  # fmt: skip
+        assert f"  {command}" in answer.stdout
+
+
+def test_a_new_wallet_is_shown_with_its_address(tmp_path: Path) -> None:
+    made = json.loads(run("wallet", "new", "mine", "--json", home=tmp_path).stdout)
+
+    shown = json.loads(run("wallet", "show", "mine", "--json", home=tmp_path).stdout)
+
+    assert shown["address"] == made["address"]
+    assert Path(made["file"]).stat().st_mode & 0o777 == 0o600
+    assert made["address"][2:].lower() in Path(made["file"]).read_text().lower()
+
+
+def test_an_imported_key_has_its_own_address_and_is_nowhere_in_the_clear(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text(KEY + "\n")
+
+    answer = run("wallet", "import", "known", "--key-file", str(key), "--json", home=tmp_path)
+
+    assert json.loads(answer.stdout)["address"] == ADDRESS
+    assert "11" * 32 not in answer.stdout + answer.stderr
+    assert "11" * 32 not in Path(json.loads(answer.stdout)["file"]).read_text()
+
+
+@pytest.mark.parametrize("text", ["", "hello", "0x" + "00" * 32, "0x" + "ff" * 32, "11" * 31])
+def test_a_key_that_is_none_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
+    key = tmp_path / "key"
+    key.write_text(text)
+
+    answer = run("wallet", "import", "known", "--key-file", str(key), home=tmp_path)
+
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("error: ")
+    assert "Traceback" not in answer.stderr
+    assert len(text) < 6 or text not in answer.stderr
+
+
+def test_a_wallet_is_never_overwritten(tmp_path: Path) -> None:
+    first = run("wallet", "new", "mine", home=tmp_path)
+    second = run("wallet", "new", "mine", home=tmp_path)
+
+    assert (first.returncode, second.returncode) == (0, 2)
+    assert "never overwritten" in second.stderr
+
+
+def test_a_wrong_password_is_a_usage_error(tmp_path: Path) -> None:
+    run("wallet", "new", "mine", home=tmp_path)
+    rpc = f"http://127.0.0.1:{free_port()}"
+
+    answer = run("faucet", "--wallet", "mine", "--rpc", rpc, home=tmp_path, INTELLECT_NODE_PASSWORD="wrong")
+
+    assert answer.returncode == 2
+    assert "password" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize("command", [("status", "--run", "1"), ("rewards", "show")])
+def test_a_missing_wallet_is_named(tmp_path: Path, command: tuple[str, ...]) -> None:
+    answer = run(*command, "--wallet", "nobody", home=tmp_path)
+
+    assert answer.returncode == 2
+    assert "nobody" in answer.stderr and "does not exist" in answer.stderr
+
+
+def test_a_chain_that_does_not_answer_means_try_again(tmp_path: Path) -> None:
+    answer = run("run", "show", "--run", "1", "--rpc", f"http://127.0.0.1:{free_port()}", home=tmp_path)
+
+    assert answer.returncode == 75
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_chain_without_contracts_says_what_to_do(tmp_path: Path) -> None:
+    import asyncio
+
+    from ledger.devnet import Anvil
+
+    async def asked() -> subprocess.CompletedProcess[str]:
+        async with Anvil() as anvil:
+            words = ("run", "show", "--run", "1", "--rpc", anvil.rpc_url)
+            return await asyncio.to_thread(run, *words, home=tmp_path)
+
+    answer = asyncio.run(asked())
+
+    assert answer.returncode == 2
+    assert "--deployment" in answer.stderr and "intellect-node deploy" in answer.stderr
+
+
+def test_a_node_that_nobody_could_reach_is_told_so_before_it_does_anything(tmp_path: Path) -> None:
+    run("wallet", "new", "mine", home=tmp_path)
+
+    answer = run("relay", "--wallet", "mine", "--run", "1", home=tmp_path)
+
+    assert answer.returncode == 2
+    assert "--advertise" in answer.stderr
+
+
+def test_an_unknown_fraud_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    answer = run("devnet", "--cheat", "charm", home=tmp_path)
+
+    assert answer.returncode == 2
+    assert "other-model, edited-tokens, forged-reward" in answer.stderr
+
+
+def test_paths_lie_under_the_home_folder_and_purge_keeps_wallets(tmp_path: Path) -> None:
+    run("wallet", "new", "mine", home=tmp_path)
+    (tmp_path / "runs" / "old").mkdir(parents=True)
+    (tmp_path / "runs" / "old" / "file").write_text("x")
+
+    paths = json.loads(run("paths", "--json", home=tmp_path).stdout)
+    purged = run("purge", "--yes", home=tmp_path)
+
+    assert paths["home"] == str(tmp_path)
+    assert Path(paths["runs"]) == tmp_path / "runs"
+    assert purged.returncode == 0
+    assert not (tmp_path / "runs").exists()
+    assert (tmp_path / "wallets" / "mine.json").exists()
+
+
+def test_purge_without_a_yes_deletes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+
+    answer = run("purge", home=tmp_path)
+
+    assert answer.returncode == 1
+    assert (tmp_path / "runs").exists()
