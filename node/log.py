@@ -55,15 +55,22 @@ class _Lines(logging.Formatter):
         time = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         mark = "! " if record.levelno >= logging.WARNING else ""
         shown = " ".join(f"{key}={_short(value)}" for key, value in fields.items())
-        return f"{time} {self.role:<10} {mark}{record.getMessage()} {shown}".rstrip()
+        line = f"{time} {self.role:<10} {mark}{_harmless(record.getMessage())} {shown}".rstrip()
+        return "\n".join((line, *("  " + each for each in self._traceback(record))))
+
+    def _traceback(self, record: logging.LogRecord) -> list[str]:
+        """Of a bug, indented so that no line of it can be taken for an event."""
+        text = self.formatException(record.exc_info) if record.exc_info else ""
+        return [_harmless(line) for line in text.splitlines()]
 
 
 class _JsonLines(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = getattr(record, "fields", {})
         time = datetime.fromtimestamp(record.created, UTC).isoformat()
-        level = record.levelname.lower()
-        return json.dumps({"time": time, "role": self.role, "level": level, "event": record.getMessage(), **fields})
+        shown = {"time": time, "role": self.role, "level": record.levelname.lower(), "event": record.getMessage()}
+        bug = {"traceback": "\n".join(self._traceback(record))} if record.exc_info else {}
+        return json.dumps(shown | fields | bug)
 
 
 def _short(value: object) -> str:

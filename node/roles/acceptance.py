@@ -22,7 +22,8 @@ class Acceptance:
     async def __call__(self, submission: Submission) -> bool:
         """Whether this validator signs a batch with `submission` now. Raises: Unreachable."""
         case = await self.casebook.case(submission.made.commitment)
-        if submission.state != State.SUBMITTED or case.found(self.member.account):
+        held = self.auditor.intake.holds(submission.made.commitment)
+        if not held or submission.state != State.SUBMITTED or case.found(self.member.account):
             return False
         draw = await self.auditor.draw(submission)
         if draw is None or not isinstance(await self.auditor.cheap(submission), Accepted):

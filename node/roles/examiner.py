@@ -13,20 +13,12 @@ from node.record import Submission
 from node.roles.audit import Auditor, Draw
 from node.roles.casebook import MAX_FAULTS, Case, Casebook
 from node.roles.member import Member
+from node.roles.pauses import Pauses
 from node.roles.witness import Witness
 from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict
 
-FIRST_PAUSE_SECONDS = 1.0  # before what could not be decided is looked at again; doubled each time
-MAX_PAUSE_SECONDS = 60.0
-
 Guard = Callable[[str, Digest, Awaitable[bool | None]], Awaitable[bool | None]]
 """Awaits what one submission needs, by name; None instead of an error, so that the other submissions go on."""
-
-
-@dataclass(slots=True)
-class _Pause:
-    until: float
-    seconds: float
 
 
 @dataclass(slots=True)
@@ -39,7 +31,10 @@ class Examiner:
     witness: Witness
     guard: Guard
     answered: set[Digest] = field(default_factory=set)  # whose whole file was reported, and looked at
-    pauses: dict[Digest, _Pause] = field(default_factory=dict)
+    pauses: Pauses = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pauses = Pauses(self.member.clock)
 
     async def run(self) -> None:
         """Goes round the open submissions, the oldest first, until it is cancelled."""
@@ -50,24 +45,19 @@ class Examiner:
 
     def known(self) -> set[Digest]:
         """The submissions about which something is remembered."""
-        return {*self.answered, *self.pauses}
+        return {*self.answered, *self.pauses.resting}
 
     def forget(self, commitment: Digest) -> None:
         self.answered.discard(commitment)
-        self.pauses.pop(commitment, None)
+        self.pauses.forget(commitment)
 
     async def _turn(self, commitment: Digest) -> bool:
         """One submission's turn; whether there was anything to do."""
         submission = self.member.record.submissions[commitment]
-        pause = self.pauses.get(commitment)
-        if submission.state.final or (pause is not None and self.member.clock.monotonic() < pause.until):
+        if submission.state.final or self.pauses.rests(commitment):
             return False
         worked = await self.guard("auditing", commitment, self.examine(submission))
-        if worked is None:
-            seconds = FIRST_PAUSE_SECONDS if pause is None else min(2 * pause.seconds, MAX_PAUSE_SECONDS)
-            self.pauses[commitment] = _Pause(self.member.clock.monotonic() + seconds, seconds)
-        else:
-            self.pauses.pop(commitment, None)
+        self.pauses.note(commitment, done=worked is not None)
         return bool(worked)
 
     async def examine(self, submission: Submission) -> bool | None:

@@ -23,6 +23,7 @@ class Intake:
 
     member: Member
     store: RolloutStore
+    patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
 
     @property
     def max_file_bytes(self) -> int:
@@ -72,16 +73,35 @@ class Intake:
         return data
 
     async def fetch(self, commitment: Digest) -> bool:
-        """Asks whoever may hold the file, one after the other; whether it is here now."""
+        """Asks whoever may hold the file; whether it is here now.
+
+        One after the other, but none waits for long for the one before it: whoever stalls holds nobody up.
+        """
         member = self.member
         node = member.record.submissions[commitment].made.node
-        for url in file_holders(member.record, node, member.account):
-            try:
-                await self.take(commitment, await member.peers.submission(url, commitment, self.max_file_bytes))
-                return True
-            except (NotFound, Malformed):
-                continue
-        return False
+        holders = list(file_holders(member.record, node, member.account))
+        asking: set[asyncio.Task[bool]] = set()
+        try:
+            while holders or asking:
+                if holders:
+                    asking.add(asyncio.create_task(self._fetch_from(holders.pop(0), commitment)))
+                patience = self.patience_seconds if holders else None
+                done, asking = await asyncio.wait(asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                taken = [task.result() for task in done]
+                if any(taken):
+                    return True
+            return False
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _fetch_from(self, url: str, commitment: Digest) -> bool:
+        try:
+            await self.take(commitment, await self.member.peers.submission(url, commitment, self.max_file_bytes))
+        except (NotFound, Malformed):
+            return False
+        return True
 
     async def prune(self) -> None:
         """Deletes the files that nobody needs any more."""

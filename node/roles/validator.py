@@ -23,6 +23,7 @@ from node.roles.directory import validators
 from node.roles.examiner import Examiner, Guard
 from node.roles.intake import Intake, is_past
 from node.roles.member import Member
+from node.roles.pauses import Pauses
 from node.roles.witness import Witness
 from node.verdicts import Check, Rejected, Undecided
 
@@ -61,6 +62,10 @@ class Validator:
     inquired: dict[Digest, float] = field(default_factory=dict)  # when, monotonic
     inquiries: dict[Digest, asyncio.Task[None]] = field(default_factory=dict)
     pruned: float = float("-inf")
+    pauses: Pauses = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pauses = Pauses(self.member.clock)
 
     async def run(self) -> None:
         """Validates until the run has ended and every submission is final."""
@@ -88,7 +93,7 @@ class Validator:
             open_submissions = self.member.record.open_submissions()
             self.member.wanted = {submission.made.version for submission in open_submissions}
             for submission in open_submissions:
-                await self._guarded("attending", submission.made.commitment, self.attend(submission))
+                await self._attend_guarded(submission)
             self._tidy()
             await self._prune()
             await self.member.wait()
@@ -100,6 +105,12 @@ class Validator:
             except Unreachable as error:
                 warn("chain unreachable, trying again", reason=error)
             await self.member.wait()
+
+    async def _attend_guarded(self, submission: Submission) -> None:
+        commitment = submission.made.commitment
+        if not self.pauses.rests(commitment):
+            done = await self.guard("attending", commitment, self.attend(submission))
+            self.pauses.note(commitment, done=done is not None)
 
     async def attend(self, submission: Submission) -> bool:
         """Everything about a submission that needs neither a model nor another node's answer."""
@@ -178,7 +189,8 @@ class Validator:
     def _tidy(self) -> None:
         """Drops from memory what concerns submissions that have become final."""
         known = {*self.casebook.cases, *self.auditor.known(), *self.examiner.known(), *self.closer.known()}
-        for commitment in filter(self.member.record.is_final, known | {*self.inquired}):
+        for commitment in filter(self.member.record.is_final, known | {*self.inquired, *self.pauses.resting}):
+            self.pauses.forget(commitment)
             self.casebook.forget(commitment)
             self.auditor.forget(commitment)
             self.examiner.forget(commitment)

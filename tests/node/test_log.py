@@ -49,6 +49,22 @@ def test_what_a_peer_wrote_neither_forges_a_line_nor_steers_the_terminal(capsys:
     assert line.endswith("reason=no\\n12:00:00 worker     claimed amount=1\\x1b[2J\\x07 \\u202eevil é")
 
 
+def test_a_bug_is_shown_with_where_it_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    for json_lines in (False, True):
+        configure("worker", json_lines=json_lines)
+        try:
+            raise ZeroDivisionError("hostile\n12:00:00 worker     claimed")
+        except ZeroDivisionError:
+            LOGGER.exception("a bug\x1b[2J")
+        shown = lines(capsys)
+        if json_lines:
+            assert json.loads(shown[0])["traceback"].startswith("Traceback (most recent call last):")
+        else:
+            assert shown[0].endswith("! a bug\\x1b[2J")
+            assert all(line.startswith("  ") for line in shown[1:])
+            assert "ZeroDivisionError: hostile" in shown[-2]
+
+
 def test_a_long_text_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     configure("worker", json_lines=True)
     warn("refused", reason="x" * 10_000)

@@ -150,7 +150,7 @@ async def test_nothing_is_signed_of_the_audit_while_the_weights_are_missing(buil
     await network.pass_time(6)
     for _ in range(3):
         await network.pass_time(1)
-    await until(lambda: commitment in validator.role.examiner.pauses)
+    await until(lambda: validator.role.examiner.pauses.rests(commitment))
 
     case = network.case(validator, commitment)
     assert (list(case.haves), case.no_faults, case.faults) == ([validator.member.account], {}, {})
