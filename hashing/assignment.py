@@ -1,7 +1,8 @@
 """What a node must do in a slot, and the word that commits what it did: seed, prompts, commitment.
 
 The seed binds everything that a node could otherwise choose, and a beacon that it could not know beforehand, so its
-prompts and its noise are not its choice. Byte layouts: protocol, "Seeds, prompts, noise" and "Contract surface".
+prompts and its noise are not its choice. Byte layouts: protocol, "Seeds, prompts, noise, audit draw, units" and
+"Contract surface".
 """
 
 from hashing.errors import OutOfRange

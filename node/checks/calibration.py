@@ -23,8 +23,8 @@ from node.runspec import ProofSpec, SamplingTestSpec
 
 CAPS = {"exponent_mismatches": 38, "mantissa_mean": 10.0, "mantissa_median": 8.0}  # TOPLOC's paper, bf16
 MARGIN = 2.0  # on the widest honest figure: a thousand chunks here, millions in a run, and one too far costs a stake
-STRETCH = 1.25  # of the tail's errors; protocol's soundness rules 3
-SUSPECT, ALARM = 1e5, 1e9  # levels of evidence; protocol's soundness rules 3
+STRETCH = 1.25  # of the tail's errors; protocol, "Sampling test"
+SUSPECT, ALARM = 1e5, 1e9  # levels of evidence; protocol, "Sampling test"
 SCALES = np.geomspace(1e-4, 2.0, 40)  # widths of errors that a fit may mix, in units of a score
 ROUNDS = 400  # of expectation-maximisation: the likelihood no longer moves then
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
