@@ -80,4 +80,5 @@ prerequisites:
 	@$(NPM) --version >/dev/null 2>&1 || { echo "missing: npm, which comes with Node.js" >&2; exit 1; }
 
 clean:
-	rm -rf .venv node_modules contracts/out contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules contracts/out contracts/cache \
+		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
