@@ -3,11 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-from pydantic_core import from_json
 
 from ledger.base import (
+    UNDECIDED,
+    WHOLE_FILE,
     Address,
     CheckpointPublished,
     Digest,
@@ -22,17 +21,18 @@ from ledger.base import (
     Version,
     Voided,
 )
+from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.errors import Malformed, NotFound
 from node.peers.client import PeerClient
 from node.record import Record
-from node.roles.directory import file_holders, url_of, validators, weight_sources
+from node.roles.directory import file_holders, url_of, weight_sources
+from node.roles.intake import require_root
 from node.rollouts.file import decode_file, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 from node.shards.manifest import Manifest
-from node.verdicts import Check
+from node.verdicts import Check, Rejected
 
-MAX_EVIDENCE_BYTES = 64 << 20
 NOBODY = Address("0x" + "00" * 20)
 
 Say = Callable[[str], None]
@@ -40,7 +40,8 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Observer:
-    """`files` are rollout files by commitment, `evidence` what validators wrote, `holders` who held which version."""
+    """`files` are rollout files by commitment, `findings` what validators measured, by the digest of their evidence,
+    `holders` who held which version."""
 
     ledger: Ledger
     spec: RunSpec
@@ -50,7 +51,7 @@ class Observer:
     say: Say
     started: float = field(default_factory=time.monotonic)
     files: dict[Digest, tuple[Rollout, ...]] = field(default_factory=dict)
-    evidence: dict[Digest, dict[str, Any]] = field(default_factory=dict)
+    findings: dict[Digest, Rejected] = field(default_factory=dict)
     holders: dict[Version, set[Address]] = field(default_factory=dict)
     chunks: dict[Digest, int] = field(default_factory=dict)
 
@@ -81,10 +82,10 @@ class Observer:
                 return f"{self._whose(event.commitment)} accepted and paid {event.reward / 1e18:.2f} tokens"
             case Reported():
                 check, leaf = Check(event.check).name, event.leaf
-                place = "the whole file" if leaf == 2**32 - 1 else f"rollout {leaf}"
+                place = "the whole file" if leaf == WHOLE_FILE else f"rollout {leaf}"
                 return f"{self.name(event.validator)} reports {self._whose(event.commitment)}: {check} on {place}"
             case Voided():
-                finding = "undecided" if event.check == 255 else Check(event.check).name
+                finding = "undecided" if event.check == UNDECIDED else Check(event.check).name
                 return f"{self._whose(event.commitment)} void ({finding}), bond of {event.bond / 1e18:.2f} burnt"
             case Expired():
                 return f"{self._whose(event.commitment)} expired"
@@ -107,6 +108,7 @@ class Observer:
             for url in file_holders(self.record, submission.made.node, NOBODY):
                 try:
                     data = await self.peers.submission(url, commitment, size_limit(self.spec))
+                    require_root(data, submission.made.root, size_limit(self.spec))
                     self.files[commitment] = decode_file(data, self.spec)
                     break
                 except (NotFound, Malformed):
@@ -115,18 +117,19 @@ class Observer:
     async def _fetch_evidence(self) -> None:
         for submission in self.record.submissions.values():
             for report in submission.reports:
-                if report.evidence not in self.evidence:
-                    await self._fetch_exhibit(report)
+                if report.evidence not in self.findings:
+                    await self._fetch_finding(report)
 
-    async def _fetch_exhibit(self, report: Reported) -> None:
+    async def _fetch_finding(self, report: Reported) -> None:
         url = url_of(self.record, report.validator)
         if url is None:
             return
         try:
-            data = await self.peers.evidence(url, report.evidence, MAX_EVIDENCE_BYTES)
-            self.evidence[report.evidence] = from_json(data)
-        except (NotFound, Malformed, ValueError):
+            evidence = Evidence.parse(await self.peers.evidence(url, report.evidence, MAX_EVIDENCE_BYTES))
+        except (NotFound, Malformed):
             return
+        if evidence.digest == report.evidence:
+            self.findings[report.evidence] = evidence.rejected
 
     async def _ask_holders(self) -> None:
         """Who holds every chunk of the newest version."""
@@ -156,10 +159,6 @@ class Observer:
                 except (NotFound, Malformed):
                     continue
                 if manifest.root == root:
-                    self.chunks[root] = sum(len(file.chunks) for file in manifest.files)
+                    self.chunks[root] = manifest.chunks
                     break
         return self.chunks.get(root)
-
-    def validators_known(self) -> bool:
-        """Whether every validator announced where it can be reached."""
-        return len(validators(self.record, NOBODY)) == len(self.record.run.params.validators)

@@ -107,16 +107,15 @@ def _step(seen: Observer, version: Version) -> Summary:
 
 def _finding(seen: Observer, submission: Submission) -> Summary:
     """One rejected submission with what the validators measured, by their evidence."""
-    exhibits = [seen.evidence[r.evidence] for r in submission.reports if r.evidence in seen.evidence]
-    first = exhibits[0] if exhibits else {}
+    first = next((seen.findings[r.evidence] for r in submission.reports if r.evidence in seen.findings), None)
     return {
         "node": seen.name(submission.made.node),
         "version": int(submission.made.version),
         "slot": submission.made.slot,
         "state": submission.state.name.lower(),
         "check": Check(submission.check).name if submission.check in set(Check) else None,
-        "measured": first.get("measured"),
-        "threshold": first.get("threshold"),
+        "measured": first.measured if first else None,
+        "threshold": first.threshold if first else None,
         "validators": len({r.validator for r in submission.reports}),
     }
 
