@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from ledger.base import Digest
 from node.errors import Malformed
 
-PROTOCOL = 1
 MAX_SPEC_BYTES = 64 * 1024
 MAX_ITEMS = 2**20  # of one task; protocol, "RunSpec"
 MAX_UNITS = 2**40  # `maxUnits` is refused from here; it is a uint40 on chain
@@ -166,7 +165,11 @@ class RunSpec(_Frozen):
             spec = cls.model_validate_json(data)
         except ValidationError as error:
             raise Malformed(f"run spec: {error}") from error
-        if spec.encode() != data:
+        try:
+            canonical = spec.encode()
+        except rfc8785.CanonicalizationError as error:  # a number that JSON has and RFC 8785 has not
+            raise Malformed(f"run spec: {error}") from error
+        if canonical != data:
             raise Malformed("run spec is not canonical JSON (RFC 8785): its digest would not be unique")
         return spec
 
