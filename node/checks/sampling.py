@@ -2,8 +2,8 @@
 
 Honest engines disagree on near-ties, so no single token convicts. Each token gives a likelihood ratio between errors
 larger than honest ones (by a factor rho) and honest ones; products of such ratios have mean at most 1 on honest work,
-so the chance that an honest rollout ever reaches c is at most 1 / c (Ville). Source: protocol, "Sampling
-test".
+so the chance that an honest rollout ever reaches c is at most 1 / c (Ville). Source: protocol,
+"Sampling test".
 
 The tail table S0 of the RunSpec already holds the safety factor on x and the floor (`node.checks.calibration` puts
 them there); the check interpolates it and applies the floor once more, whatever the spec says.
