@@ -22,13 +22,18 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path.parent)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
+
+
+def sync(path: Path) -> None:
+    """Has what is in the file, or which names are in the folder, survive a power cut. Raises: OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

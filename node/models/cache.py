@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from node.errors import StoreError
+from node.files import sync
 
 Say = Callable[[str], None]  # one line of progress
 Digests = Mapping[str, str]  # file name -> SHA-256 in hex
@@ -57,7 +57,7 @@ def _build_whole(folder: Path, digests: Digests, build: Callable[[Path], None], 
         if wrong:
             raise StoreError(f"{folder.name}: building it here gave other bytes than pinned for {', '.join(wrong)}")
         for name in digests:
-            _flush(partial / name)
+            sync(partial / name)
         if folder.exists():
             say(f"{folder.name}: the cached files were damaged, replacing them")
             shutil.rmtree(folder)
@@ -88,8 +88,3 @@ def folder_digest(digests: Digests) -> str:
     """SHA-256 over the sorted lines `name digest`."""
     lines = "".join(f"{name} {digests[name]}\n" for name in sorted(digests))
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -4,7 +4,6 @@ A worker puts its file before it sends the commitment: the name binds version, s
 file belongs to an assignment exactly if the commitment recomputed from both is the file's name. Nothing else is kept.
 """
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from threading import Lock
 
 from ledger.base import Digest
 from node.errors import StoreError
+from node.files import write_atomically
 
 MAX_FILE_BYTES = 2**30  # no run's file is near it; what is larger was not written by this store
 _SUFFIX = ".rollouts"
@@ -44,13 +44,7 @@ class RolloutStore:
             raise StoreError(f"{path}: {len(data)} bytes, at most {MAX_FILE_BYTES} are kept")
         with self._writing, _translated(path):
             self._prepare()
-            temporary = path.with_suffix(".tmp")
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_folder(self._folder)
+            write_atomically(path, data)
 
     def get(self, commitment: Digest) -> bytes | None:
         """The file, or None where there is none.
@@ -100,11 +94,3 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,7 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import Malformed, StoreError
+from node.files import sync
 from node.shards.manifest import Manifest
 
 CHECKPOINTS, PARTIAL, MANIFESTS, STAGING = KINDS = ("checkpoints", "partial", "manifests", "staging")
@@ -66,14 +67,14 @@ class Layout:
         target = self.whole(root)
         try:
             for file in manifest.files:
-                _sync(folder / file.name)
+                sync(folder / file.name)
                 (folder / file.name).chmod(0o444)  # against slips: these very bytes are served to others
-            _sync(folder)
+            sync(folder)
             folder.rename(target)
         except OSError:  # another store was first, with the same bytes
             if not target.is_dir():
                 raise
-        _sync(target.parent)
+        sync(target.parent)
         for path in (folder, self.partial(root), self.marks(root)):
             self.remove(path)
         return target
@@ -91,7 +92,7 @@ class Layout:
     def save_manifest(self, manifest: Manifest) -> None:
         data, staged = manifest.encode(), self.staged()
         staged.write_bytes(data)
-        _sync(staged)
+        sync(staged)
         staged.replace(self.manifest(Digest(blake3(data).digest())))
 
     def load_manifest(self, root: Digest) -> Manifest | None:
@@ -113,11 +114,3 @@ class Layout:
             for path in (self.folder / STAGING).iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

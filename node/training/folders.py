@@ -1,12 +1,12 @@
 """Folders that appear whole or not at all, whenever the process is killed."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from node.errors import StoreError
+from node.files import sync
 
 PARTIAL = ".partial-"  # never looked at by a reader; what a kill leaves behind is removed by the next writer
 
@@ -27,11 +27,11 @@ def whole_folder(target: Path) -> Iterator[Path]:
         partial.mkdir()
         yield partial
         for path in (*partial.iterdir(), partial):
-            _sync(path)
+            sync(path)
         if target.exists():
             target.rename(replaced)
         partial.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
         _remove(replaced)
     except OSError as error:
         raise StoreError(f"{target}: {error.strerror or error}") from error
@@ -55,11 +55,3 @@ def _remove(*folders: Path) -> None:
     for folder in folders:
         if folder.exists():
             shutil.rmtree(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
