@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hashing.encoding import PROOF_BYTES
 from ledger.base import Address, Digest, Version
 from node.errors import StoreError
-from node.rollouts.file import PROOF_BYTES
 from node.rollouts.rollout import Rollout
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hashing.encoding import PROOF_BYTES
 from hashing.merkle import leaf_hash
 from ledger.base import Digest
 from node.errors import Malformed
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Rollout
 from node.runspec import RunSpec
 
-PROOF_BYTES = 258  # a TOPLOC proof: modulus and 128 coefficients, uint16 each
 LEAF_TAG = 0x00  # inner nodes of the tree hash under 0x01
 ROW_OVERHEAD_BYTES = 64  # what the size limit allows a row beside its lists: 38 are used
 NEGATIVE_ZERO = 0x80000000

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from ledger.base import Digest
 from node.errors import Malformed, StoreError
+from node.runspec import Hex32
 from node.shards.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
 
 CHUNK_BYTES = 4 << 20  # protocol, "Weights"
@@ -167,7 +168,6 @@ class _Wire(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 FileName = Annotated[str, StringConstraints(pattern=NAME)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
 
