@@ -1,25 +1,9 @@
-"""How good a model is on fixed questions, with an error bar. Arithmetic only: the caller brings what generates."""
+"""How good a model is on fixed questions, with an error bar. Arithmetic only: the caller brings the scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import numpy as np
-
-from node.rollouts.rollout import Sample
-
-
-class Question(Protocol):
-    """What an evaluation needs to know of an item; the scorer knows the rest."""
-
-    @property
-    def prompt_ids(self) -> tuple[int, ...]: ...
-
-
-Q = TypeVar("Q", bound=Question)
-# (seed, prompts, samples) -> `samples` answers to each prompt, those to one prompt next to each other.
-Generate = Callable[[bytes, Sequence[tuple[int, ...]], int], Sequence[Sample]]
-Scorer = Callable[[Q, Sequence[int], int], float]  # (question, output_ids, finish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +14,6 @@ class Accuracy:
     standard_error: float
     prompts: int
     samples: int
-
-
-def evaluate(generate: Generate, items: Sequence[Q], scorer: Scorer[Q], samples: int, seed: bytes) -> Accuracy:
-    """Mean score of `samples` answers to each of `items` (two or more, for the error).
-
-    Raises: ValueError: `generate` gave another number of answers.
-    """
-    answers = generate(seed, [item.prompt_ids for item in items], samples)
-    if len(answers) != len(items) * samples:
-        raise ValueError(f"{len(answers)} answers to {len(items)} questions, {samples} each")
-    scores = [scorer(items[k // samples], answer.output_ids, answer.finish) for k, answer in enumerate(answers)]
-    return accuracy([scores[k : k + samples] for k in range(0, len(scores), samples)])
 
 
 def accuracy(scores: Sequence[Sequence[float]]) -> Accuracy:
