@@ -4,7 +4,7 @@ from typing import Final
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Address
+from ledger.base import TOKEN_UNIT, Address
 from ledger.deployment import Deployment
 from ledger.endpoints import Endpoints
 from ledger.errors import Unreachable
@@ -12,7 +12,6 @@ from ledger.interfaces import interface
 from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
 
-TOKEN_UNIT: Final = 10**18  # 18 decimals, OpenZeppelin's ERC20
 FAUCET_CAP: Final = 1_000_000 * TOKEN_UNIT
 
 

@@ -2,10 +2,13 @@
 
 LedgerError
 |-- Unreachable    no answer: nothing is known, retry
+|   `-- Refused (`provider`)   the endpoints understood and refused
 |-- WrongChain     the node serves another chain than the deployment's
 |-- NotDeployed    no contract, or another one, stands at the deployment's address
 |-- Unconfirmed    sent but not final: look again, never resend
 |-- KeystoreError  a wallet file cannot be used
+|-- JournalError, SlotTaken (`journal`)   nothing is signed that cannot be written down, or against what was signed
+|-- DevnetError (`devnet`)   anvil cannot be found or started
 |-- InvalidSignature, MalformedMessage   a peer's message is not what it claims to be
 `-- Reverted       the contract said no: retrying the same call cannot help
     |-- SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted

@@ -10,6 +10,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
 from ledger.base import (
+    NOBODY,
     Address,
     Allocation,
     Block,
@@ -40,8 +41,6 @@ from ledger.journal import Claim
 from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
 from ledger.translation import BadAnswer
-
-NOBODY = Address("0x" + "00" * 20)
 
 
 class EvmLedger:

@@ -11,7 +11,7 @@ GWEI: Final = 10**9
 DEFAULT_PRIORITY_FEE: Final = GWEI // 1000  # where an endpoint suggests none; Base takes 0.001 gwei
 MAX_FEE: Final = 1_000 * GWEI  # per gas; an endpoint that asks for more is lying or the chain is unusable
 BASE_FEE_ROOM: Final = 2  # six full blocks in a row double the base fee (EIP-1559, 12.5% a block)
-GAS_MARGIN: Final = (2, 1)  # state may change before the block: a settle makes the next `submit` cost 1.6 times as much
+GAS_MARGIN: Final = 2  # state may change before the block: a settle makes the next `submit` cost 1.6 times as much
 MAX_GAS: Final = 16_777_216  # EIP-7825, limit of one transaction
 
 
@@ -45,4 +45,5 @@ def replacement_fees(before: Fees, now: Fees) -> Fees | None:
 
 
 def gas_limit(estimate: int) -> int:
-    return min(estimate * GAS_MARGIN[0] // GAS_MARGIN[1], MAX_GAS)
+    """What a transaction may use at most, for what it would use now."""
+    return min(estimate * GAS_MARGIN, MAX_GAS)

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from ledger.base import Address, Digest, Fault, RunId, RunParams
+from ledger.base import NOBODY, Address, Digest, Fault, RunId, RunParams
 from ledger.errors import InvalidSignature, reverted
-from ledger.memory_staking import ZERO
-from ledger.messages import Batch, Domain, recover
+from ledger.messages import MAX_CHECK, Batch, Domain, recover
 
 DUPLICATES: Final = 5  # protocol, "Check codes and what they cost": telemetry, nobody answers for it
-LAST_CHECK: Final = 10  # same place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Signers:
         if len(signatures) < params.quorum:
             raise reverted("QuorumNotReached", {"signatures": len(signatures), "quorum": params.quorum})
         message = Batch(run, tuple(commitments))
-        previous = ZERO
+        previous = NOBODY
         for signature in signatures:
             previous = self._next(params, previous, message, signature)
 
@@ -55,7 +53,7 @@ class Signers:
         found: list[Finding] = []
         pairs = list(zip(faults, signatures, strict=True))
         for (_, _, check), group in groupby(pairs, lambda pair: _subject(pair[0])):
-            if check == DUPLICATES or check > LAST_CHECK:
+            if check == DUPLICATES or check > MAX_CHECK:
                 raise reverted("UnknownCheck", {"check": check})
             if check in slashing:
                 found += [Finding(fault, self._one(params, run, fault, signature)) for fault, signature in group]
@@ -70,7 +68,7 @@ class Signers:
         return validator
 
     def _quorum(self, params: RunParams, run: RunId, group: Iterator[tuple[Fault, bytes]]) -> Finding:
-        previous, count = ZERO, 0
+        previous, count = NOBODY, 0
         for fault, signature in group:
             _require_run(run, fault)
             previous = self._next(params, previous, fault, signature)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from ledger.base import (
+    NOBODY,
     Address,
     Block,
     CheckpointPublished,
@@ -25,7 +26,7 @@ from ledger.base import (
 )
 from ledger.errors import reverted
 from ledger.memory_blocks import Call
-from ledger.memory_staking import ZERO, Staking, Token
+from ledger.memory_staking import Staking, Token
 
 MAX_VALIDATORS: Final = 32  # Runs.MAX_VALIDATORS
 MAX_URL_BYTES: Final = 256  # protocol, "Contract surface"
@@ -95,7 +96,7 @@ class Runs:
         return RunState(len(record.checkpoints), record.pot, record.reserved, record.open, record.ended_at)
 
     def create(self, call: Call, params: RunParams, spec: bytes) -> RunId:
-        if params.trainer == ZERO:
+        if params.trainer == NOBODY:
             raise reverted("ZeroAddress")
         if params.max_units == 0:
             raise reverted("InvalidMaxUnits", {"maxUnits": 0})
@@ -124,7 +125,7 @@ class Runs:
         owner = self.record(run).run.owner
         if call.sender != owner:
             raise reverted("NotOwner", {"caller": call.sender, "owner": owner})
-        if relay == ZERO:
+        if relay == NOBODY:
             raise reverted("ZeroAddress")
         call.emit(RelaySet(call.block, run, relay, approved))
 

@@ -7,12 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from ledger.base import Address, Allocated, Allocation, RunId
+from ledger.base import NOBODY, Address, Allocated, Allocation, RunId
 from ledger.errors import InvalidSignature, reverted
 from ledger.memory_blocks import Call
 from ledger.messages import Domain, NodeAuthorization, recover
 
-ZERO: Final = Address("0x" + "00" * 20)
 MAX_UNBONDINGS: Final = 16  # Unbondings.LIMIT
 
 
@@ -104,7 +103,7 @@ class Staking:
         entries = self._unbondings[call.sender]
         if len(entries) == MAX_UNBONDINGS:
             raise reverted("TooManyUnbondings", {"limit": MAX_UNBONDINGS})
-        if run == 0 and node == ZERO:
+        if run == 0 and node == NOBODY:
             _require_stake(amount, self.free[call.sender])
             self.free[call.sender] -= amount
         else:
@@ -131,8 +130,8 @@ class Staking:
         try:
             recovered = recover(self._domain, message, signature)
         except InvalidSignature:
-            recovered = ZERO
-        if recovered != node or node == ZERO:
+            recovered = NOBODY
+        if recovered != node or node == NOBODY:
             raise reverted("InvalidSignature", {"recovered": recovered, "expected": node})
         self.nonces[node] += 1
         self.providers[node] = call.sender

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger.base import (
+    NOBODY,
     UNDECIDED,
     Address,
     Claimed,
@@ -33,7 +34,7 @@ from ledger.memory_blocks import Call
 from ledger.memory_quorum import Signers
 from ledger.memory_reports import Case
 from ledger.memory_rules import RunRecord, Runs
-from ledger.memory_staking import ZERO, Staking, Token
+from ledger.memory_staking import Staking, Token
 
 MAX_BATCH: Final = 64  # RunCoordinator.MAX_BATCH
 SLASHING: Final = frozenset({8, 9})  # protocol, "Check codes and what they cost"
@@ -100,7 +101,7 @@ class Submissions:
     def state(self, run: RunId, commitment: Digest) -> SubmissionState:
         found = self._submissions.get((run, commitment))
         if found is None:
-            return SubmissionState(ZERO, 0, 0, State.NONE)
+            return SubmissionState(NOBODY, 0, 0, State.NONE)
         return SubmissionState(found.node, found.submitted_at, found.units, found.state)
 
     def case(self, run: RunId, commitment: Digest) -> Case:

@@ -5,8 +5,11 @@ NodeError
 |-- SpecMismatch      this node cannot reproduce a digest of the run: stop
 |-- Malformed         bytes from a peer or a file are not what they should be
 |-- NotFound          no source has it, now: try again
+|   `-- NotYet, Busy (`peers.server`)   why a peer is to repeat its request
 |-- EngineError       the model could not be loaded or run
-`-- StoreError        the disk or a stored file failed
+|-- StoreError        the disk or a stored file failed
+|-- OutOfStake (`roles.worker`)   the node can submit no more
+`-- RoleFailed (`devnet.cast`)    a process of a local network ended as it should not have
 """
 
 

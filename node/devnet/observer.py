@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ledger.base import (
+    NOBODY,
+    TOKEN_UNIT,
     UNDECIDED,
     WHOLE_FILE,
     Address,
@@ -32,8 +34,6 @@ from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 from node.shards.manifest import Manifest
 from node.verdicts import Check, Rejected
-
-NOBODY = Address("0x" + "00" * 20)
 
 Say = Callable[[str], None]
 
@@ -79,19 +79,19 @@ class Observer:
                 what = f"slot {event.slot} of version {event.version}, {event.units:,} units"
                 return f"{self.name(event.node)} committed {what}"
             case Settled():
-                return f"{self._whose(event.commitment)} accepted and paid {event.reward / 1e18:.2f} tokens"
+                return f"{self._whose(event.commitment)} accepted and paid {event.reward / TOKEN_UNIT:.2f} tokens"
             case Reported():
                 check, leaf = Check(event.check).name, event.leaf
                 place = "the whole file" if leaf == WHOLE_FILE else f"rollout {leaf}"
                 return f"{self.name(event.validator)} reports {self._whose(event.commitment)}: {check} on {place}"
             case Voided():
                 finding = "undecided" if event.check == UNDECIDED else Check(event.check).name
-                return f"{self._whose(event.commitment)} void ({finding}), bond of {event.bond / 1e18:.2f} burnt"
+                return f"{self._whose(event.commitment)} void ({finding}), bond of {event.bond / TOKEN_UNIT:.2f} burnt"
             case Expired():
                 return f"{self._whose(event.commitment)} expired"
             case SlashExecuted():
                 where = event.transaction.hex()[:12]
-                return f"{self.name(event.node)} SLASHED {event.amount / 1e18:.2f} tokens, transaction {where}"
+                return f"{self.name(event.node)} SLASHED {event.amount / TOKEN_UNIT:.2f} tokens, transaction {where}"
             case RunEnded():
                 return "the run has ended: what is open gets finished"
             case _:

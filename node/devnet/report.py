@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from ledger.base import Address, State, Version
+from ledger.base import TOKEN_UNIT, Address, State, Version
 from node.devnet.observer import Observer
 from node.record import Submission
 from node.training.evaluation import Accuracy
@@ -62,8 +62,8 @@ def _summary(
         "rollouts": len(outputs),
         "output_tokens": sum(outputs),
         "outputs_of_32_tokens_or_more": sum(length >= 32 for length in outputs),
-        "rewards": {seen.name(node): f"{amount / 1e18:.2f}" for node, amount in paid.items()},
-        "claimed": f"{sum(claim.amount for claim in seen.record.claims) / 1e18:.2f}",
+        "rewards": {seen.name(node): f"{amount / TOKEN_UNIT:.2f}" for node, amount in paid.items()},
+        "claimed": f"{sum(claim.amount for claim in seen.record.claims) / TOKEN_UNIT:.2f}",
         "slashes": [_slash(seen, s) for s in submissions if s.slash is not None],
         "held_out": {str(version): _accuracy(figure) for version, figure in accuracy.items()},
     }
@@ -75,7 +75,7 @@ def _slash(seen: Observer, submission: Submission) -> Summary:
         return {}
     return {
         "node": seen.name(slash.node),
-        "tokens": f"{slash.amount / 1e18:.2f}",
+        "tokens": f"{slash.amount / TOKEN_UNIT:.2f}",
         "check": Check(submission.check).name if submission.check is not None else None,
         "transaction": "0x" + slash.transaction.hex(),
     }
