@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
-    from ledger.base import Ledger
+    from ledger.base import Address, Ledger
     from node.config import Home
 
 PASSWORD_VARIABLE = "INTELLECT_NODE_PASSWORD"
@@ -73,6 +73,39 @@ async def connect(
     from ledger.connection import open_ledger
 
     return await open_ledger(rpc or [BASE_SEPOLIA_RPC], deployment, account, home.journal)
+
+
+def asked(
+    rpc: list[str] | None,
+    deployment: Path | None,
+    home: "Home",
+    question: "Callable[[Ledger], Awaitable[T]]",
+    account: "LocalAccount | None" = None,
+) -> T:
+    """What comes of `question`, put to the chain as `account` sees it."""
+
+    async def work() -> T:
+        ledger = await connect(rpc, deployment, home, account)
+        try:
+            return await question(ledger)
+        finally:
+            await ledger.close()
+
+    return run_async(work())
+
+
+def address(text: str) -> "Address":
+    """The address that the user wrote. Raises: ConfigError."""
+    from eth_utils.address import is_checksum_address, is_hex_address, to_checksum_address
+
+    from ledger.base import Address
+    from node.errors import ConfigError
+
+    if not is_hex_address(text) or not (text == text.lower() or is_checksum_address(text)):
+        raise ConfigError(
+            f"{text!r} is no address: expected 0x and 40 hexadecimal digits, mixed case only as a checksum"
+        )
+    return Address(to_checksum_address(text))
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

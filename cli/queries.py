@@ -1,9 +1,8 @@
 """Commands that ask: status, rewards, rollouts, checkpoints, paths; and the small ones beside them."""
 
 import shutil
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,20 +15,14 @@ from cli.options import (
     Rpc,
     RunId,
     Wallet,
-    connect,
+    asked,
     home_of,
-    run_async,
     unlock,
 )
 from cli.options import show as show_result
 
 if TYPE_CHECKING:
-    from eth_account.signers.local import LocalAccount
-
     from ledger.base import Ledger
-    from node.config import Home
-
-T = TypeVar("T")
 
 rewards = typer.Typer(help="See and claim what was earned.", no_args_is_help=True)
 rollouts = typer.Typer(help="Look into rollout files.", no_args_is_help=True)
@@ -37,25 +30,6 @@ checkpoints = typer.Typer(help="List and export versions of the weights.", no_ar
 
 AllowPrivate = Annotated[bool, typer.Option("--allow-private", help="Peers may have private addresses.")]
 RolloutFile = Annotated[Path, typer.Argument(help="A rollout file, as a worker or validator keeps it.")]
-
-
-def _asked(
-    rpc: list[str] | None,
-    deployment: Path | None,
-    home: "Home",
-    question: "Callable[[Ledger], Awaitable[T]]",
-    account: "LocalAccount | None" = None,
-) -> T:
-    """The answer to `question` put to the chain."""
-
-    async def work() -> T:
-        ledger = await connect(rpc, deployment, home, account)
-        try:
-            return await question(ledger)
-        finally:
-            await ledger.close()
-
-    return run_async(work())
 
 
 @reported
@@ -76,7 +50,7 @@ def status(
     node_path = keys.node_key_path(path)
     provider = keys.address(path)
     node = keys.address(node_path) if node_path.exists() else None
-    found = _asked(rpc, deployment, place, lambda ledger: ask(ledger, run, provider, node))
+    found = asked(rpc, deployment, place, lambda ledger: ask(ledger, run, provider, node))
     if json:
         show_result(found, True)
         return
@@ -100,7 +74,7 @@ def show(
 
     place = home_of(home)
     provider = keys.address(keys.resolve(wallet, place.wallets))
-    amount = _asked(rpc, deployment, place, lambda ledger: ledger.rewards(provider))
+    amount = asked(rpc, deployment, place, lambda ledger: ledger.rewards(provider))
     show_result({"provider": provider, "rewards": str(amount)}, json)
 
 
@@ -119,7 +93,7 @@ def claim(
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
-    amount = _asked(rpc, deployment, place, claim_rewards, account)
+    amount = asked(rpc, deployment, place, claim_rewards, account)
     show_result({"provider": account.address, "claimed": str(amount)}, json)
 
 
@@ -134,14 +108,16 @@ def faucet(
     json: Json = False,
 ) -> None:
     """Take test tokens from the stake token's faucet (test networks only)."""
+    from ledger.base import TOKEN_UNIT
+
     place = home_of(home)
     account = unlock(wallet, place, password_file)
 
     async def work(ledger: "Ledger") -> int:
-        await ledger.faucet(amount * 10**18)
+        await ledger.faucet(amount * TOKEN_UNIT)
         return await ledger.token_balance(ledger.account)
 
-    balance = _asked(rpc, deployment, place, work, account)
+    balance = asked(rpc, deployment, place, work, account)
     show_result({"address": account.address, "tokens": str(balance)}, json)
 
 
@@ -157,8 +133,9 @@ def show_rollouts(
 ) -> None:
     """Show the rollouts in a file: lengths, reward, how each ended."""
     from node.queries import read_record, read_rollouts
+    from node.rollouts.rollout import FINISH_EOS
 
-    spec, _ = _asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
+    spec, _ = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
     rows = [
         {
             "group": rollout.group,
@@ -166,7 +143,7 @@ def show_rollouts(
             "prompt_tokens": len(rollout.prompt_ids),
             "output_tokens": len(rollout.output_ids),
             "reward": rollout.reward,
-            "finish": "eos" if rollout.finish == 0 else "length",
+            "finish": "eos" if rollout.finish == FINISH_EOS else "length",
         }
         for rollout in read_rollouts(spec, file)
     ]
@@ -187,7 +164,7 @@ def export(
     """Export a rollout file as Parquet."""
     from node.queries import export_rollouts, read_record
 
-    spec, record = _asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
+    spec, record = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
     rows = export_rollouts(spec, record, file, out)
     show_result({"file": str(out), "rows": rows}, json)
 
@@ -204,7 +181,7 @@ def list_checkpoints(
     """List the published versions."""
     from node.queries import read_record
 
-    _, record = _asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
+    _, record = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
     rows = [
         {"version": c.version, "root": c.manifest_root.hex(), "block": c.block.number, "time": c.block.time}
         for c in record.checkpoints
@@ -232,8 +209,40 @@ def export_checkpoint(
     def say(line: str) -> None:
         typer.echo(line, err=True)
 
-    _asked(rpc, deployment, place, lambda ledger: fetch(ledger, run, version, folder, place, allow_private, say))
+    asked(rpc, deployment, place, lambda ledger: fetch(ledger, run, version, folder, place, allow_private, say))
     show_result({"version": version, "folder": str(folder)}, json)
+
+
+@checkpoints.command(name="examine")
+@reported
+def examine_checkpoint(
+    version: Annotated[int, typer.Argument(help="Version to examine.")],
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    samples: Annotated[int, typer.Option("--samples", help="Answers to each held-out prompt.", min=1)] = 4,
+    engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
+    threads: Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1)] = None,
+    allow_private: AllowPrivate = False,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Measure a version's mean reward on the run's held-out prompts."""
+    from node.examination import examine_checkpoint as examine
+    from node.runtime import EngineChoice
+
+    place, choice = home_of(home), EngineChoice(engine, threads)
+
+    def say(line: str) -> None:
+        typer.echo(line, err=True)
+
+    found = _asked(
+        rpc,
+        deployment,
+        place,
+        lambda ledger: examine(ledger, run, version, samples, choice, place, allow_private, say),
+    )
+    show_result(found, json)
 
 
 @reported
@@ -254,7 +263,7 @@ def verify(
     def say(line: str) -> None:
         typer.echo(line, err=True)
 
-    result = _asked(
+    result = asked(
         rpc, deployment, place, lambda ledger: verify_evidence(ledger, file, place, allow_private, threads, say)
     )
     show_result(result, json)

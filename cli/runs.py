@@ -1,7 +1,7 @@
 """`intellect-node deploy` and `intellect-node run`: contracts, and runs on them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +15,16 @@ from cli.options import (
     Rpc,
     RunId,
     Wallet,
-    connect,
+    address,
+    asked,
     home_of,
     run_async,
     unlock,
 )
 from cli.options import show as show_result
+
+if TYPE_CHECKING:
+    from ledger.base import Ledger, Receipt
 
 app = typer.Typer(help="Create and look at runs.", no_args_is_help=True)
 
@@ -45,12 +49,13 @@ def deploy(
     """Deploy the contracts to a chain that has none, and write the file that every other command takes."""
     from dataclasses import asdict
 
+    from ledger.base import TOKEN_UNIT
     from ledger.deploy import deploy as deploy_contracts
 
     account = unlock(wallet, home_of(home), password_file)
     made = run_async(
         deploy_contracts(
-            rpc, account, unbonding, faucet_cap=faucet_cap * 10**18, faucet_cooldown_seconds=faucet_cooldown,
+            rpc, account, unbonding, faucet_cap=faucet_cap * TOKEN_UNIT, faucet_cooldown_seconds=faucet_cooldown,
             confirmations=confirmations,
         )
     )  # fmt: skip
@@ -84,28 +89,22 @@ def create(
     json: Json = False,
 ) -> None:
     """Create and fund a run from a preset and its base model."""
-    from ledger.base import Address
+    from ledger.base import TOKEN_UNIT
     from node.launch import Plan, build_spec, create_run, default_pot
     from node.models.resolve import resolve
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
+    trainer_key, validators, relays = address(trainer), list(map(address, validator)), list(map(address, relay or ()))
     base = resolve(model, lambda line: typer.echo(line, err=True))
     plan = Plan(name, pace, steps, audit_leaves, max_provider_share=max_provider_share)
     spec = build_spec(model, base, plan)
-    funds = default_pot(spec) if pot is None else pot * 10**18
+    funds = default_pot(spec) if pot is None else pot * TOKEN_UNIT
 
-    async def work() -> int:
-        ledger = await connect(rpc, deployment, place, account)
-        try:
-            return await create_run(
-                ledger, spec, Address(trainer), [Address(who) for who in validator], quorum,
-                [Address(who) for who in relay or ()], funds,
-            )  # fmt: skip
-        finally:
-            await ledger.close()
+    async def work(ledger: "Ledger") -> int:
+        return await create_run(ledger, spec, trainer_key, validators, quorum, relays, funds)
 
-    run = run_async(work())
+    run = asked(rpc, deployment, place, work, account)
     show_result({"run": run, "spec": spec.digest.hex(), "pot": str(funds), "penalty": spec.economics.penalty}, json)
 
 
@@ -122,20 +121,16 @@ def approve(
     password_file: PasswordFile = None,
 ) -> None:
     """Approve a relay of a run. Owner only."""
-    from ledger.base import Address
     from ledger.base import RunId as Number
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
+    named = address(relay)
 
-    async def work() -> None:
-        ledger = await connect(rpc, deployment, place, account)
-        try:
-            await ledger.set_relay(Number(run), Address(relay), not revoke)
-        finally:
-            await ledger.close()
+    async def work(ledger: "Ledger") -> "Receipt":
+        return await ledger.set_relay(Number(run), named, not revoke)
 
-    run_async(work())
+    asked(rpc, deployment, place, work, account)
     show_result({"relay": relay, "approved": not revoke}, False)
 
 
@@ -147,11 +142,4 @@ def show(
     """Show a run: its terms, and how far it is."""
     from node.queries import run_summary
 
-    async def work() -> dict[str, object]:
-        ledger = await connect(rpc, deployment, home_of(home))
-        try:
-            return await run_summary(ledger, run)
-        finally:
-            await ledger.close()
-
-    show_result(run_async(work()), json)
+    show_result(asked(rpc, deployment, home_of(home), lambda ledger: run_summary(ledger, run)), json)

@@ -140,6 +140,19 @@ def test_a_node_that_nobody_could_reach_is_told_so_before_it_does_anything(tmp_p
     assert "--advertise" in answer.stderr
 
 
+def test_an_address_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
+    run("wallet", "new", "owner", home=tmp_path)
+    here = ("--wallet", "owner", "--rpc", "http://127.0.0.1:1")
+
+    for text in ("alice", ADDRESS[:-1], ADDRESS[:-1] + "a"):
+        created = run("run", "create", *here, "--trainer", text, "--validator", ADDRESS, home=tmp_path)
+        approved = run("run", "approve", text, *here, "--run", "1", home=tmp_path)
+
+        for answer in (created, approved):
+            assert answer.returncode == 2
+            assert f"error: {text!r} is no address: expected 0x and 40 hexadecimal digits" in answer.stderr
+
+
 def test_an_unknown_fraud_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     answer = run("devnet", "--cheat", "charm", home=tmp_path)
 
