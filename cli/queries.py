@@ -236,7 +236,7 @@ def examine_checkpoint(
     def say(line: str) -> None:
         typer.echo(line, err=True)
 
-    found = _asked(
+    found = asked(
         rpc,
         deployment,
         place,

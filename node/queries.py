@@ -23,6 +23,7 @@ from node.transport import session
 from node.verdicts import Check
 
 Summary = dict[str, Any]
+Say = Callable[[str], None]  # takes one line of progress
 
 
 async def read_record(ledger: Ledger, run: int) -> tuple[RunSpec, Record]:
@@ -129,7 +130,7 @@ def _check(code: int | None) -> str:
 
 
 async def export_checkpoint(
-    ledger: Ledger, run: int, version: int, target: Path, home: Home, allow_private: bool, say: Callable[[str], None]
+    ledger: Ledger, run: int, version: int, target: Path, home: Home, allow_private: bool, say: Say
 ) -> None:
     """Writes the model folder of `version` to `target`, from this machine's files, else from peers.
 
@@ -141,9 +142,7 @@ async def export_checkpoint(
     await asyncio.to_thread(copytree, folder, target)
 
 
-async def fetch_checkpoint(
-    ledger: Ledger, run: int, version: int, home: Home, allow_private: bool, say: Callable[[str], None]
-) -> Path:
+async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, allow_private: bool, say: Say) -> Path:
     """The folder of `version` in this user's cache of checkpoints, fetched from peers if need be."""
     _, record = await read_record(ledger, run)
     root = record.root(Version(version))

@@ -73,30 +73,38 @@ class Cast:
         self.players[name] = Player(name, home, address, self.folder / "logs" / f"{name}.log")
         return self.players[name]
 
-    def _command(self, player: Player, arguments: tuple[str, ...], deployed: bool) -> list[str]:
-        words = [sys.executable, "-m", "cli", *arguments, "--wallet", player.name, "--home", str(player.home)]
-        words += ["--password-file", str(player.password_file), "--rpc", self.rpc_url]
-        return words + (["--deployment", str(self.deployment)] if deployed else [])
+    def _command(
+        self, player: Player, arguments: tuple[str, ...], deployed: bool = True, signing: bool = True
+    ) -> list[str]:
+        words = [sys.executable, "-m", "cli", *arguments, "--home", str(player.home), "--rpc", self.rpc_url]
+        if deployed:
+            words += ["--deployment", str(self.deployment)]
+        if signing:
+            words += ["--wallet", player.name, "--password-file", str(player.password_file)]
+        return words
 
-    async def call(self, player: Player, *arguments: str, deployed: bool = True) -> str:
+    async def call(self, player: Player, *arguments: str, deployed: bool = True, signing: bool = True) -> str:
         """Runs a command to its end; its standard output. Raises: RoleFailed."""
-        words = self._command(player, arguments, deployed)
+        words = self._command(player, arguments, deployed, signing)
         with player.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *words, stdout=asyncio.subprocess.PIPE, stderr=log, preexec_fn=_die_with_parent
+                *words, stdout=asyncio.subprocess.PIPE, stderr=log, env=_environment(), preexec_fn=_die_with_parent
             )
-            output, _ = await process.communicate()
+            try:
+                output, _ = await process.communicate()
+            finally:
+                if process.returncode is None:
+                    process.kill()
         if process.returncode:
             raise RoleFailed(f"`{' '.join(arguments[:2])}` ended with {process.returncode}:\n{player.tail()}")
         return output.decode()
 
     async def start(self, player: Player, *arguments: str, niceness: int = 0) -> None:
         """Starts a role that goes on; its log goes to the player's file. The nicer, the less it takes from others."""
-        words = self._command(player, arguments, deployed=True)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        words = self._command(player, arguments)
         with player.log.open("ab") as log:
             player.process = await asyncio.create_subprocess_exec(
-                *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),
                 start_new_session=True, preexec_fn=partial(_begin, niceness),
             )  # fmt: skip
 
@@ -112,6 +120,10 @@ class Cast:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}  # before torch comes, and sets its own from --threads
 
 
 def _begin(niceness: int) -> None:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from ledger.base import Ledger, Version
 from ledger.devnet import Anvil
-from node.config import Home
 from node.devnet.cast import Cast, Player, RoleFailed
-from node.devnet.examination import examine
 from node.devnet.observer import Observer
 from node.devnet.report import Report, report
 from node.peers.client import PeerClient
-from node.queries import fetch_checkpoint, read_record
+from node.queries import read_record
 from node.training.evaluation import Accuracy
 from node.transport import session
 
@@ -130,7 +128,7 @@ async def _perform(show: Show, cast: Cast, roles: Roles, ledger: Ledger, run: in
         await _start(show, cast, roles, run)
         await _until_final(show, roles, seen, started)
         await _until_left(roles, seen)
-        accuracy = await _examined(show, ledger, run, seen, say)
+        accuracy = await _examined(show, cast, run, seen, say)
     cheater = roles.cheater.node if roles.cheater else None
     return report(seen, cheater, show.cheat, accuracy, time.monotonic() - started)
 
@@ -172,15 +170,21 @@ async def _until_left(roles: Roles, seen: Observer) -> None:
     await seen.look()
 
 
-async def _examined(show: Show, ledger: Ledger, run: int, seen: Observer, say: Say) -> dict[Version, Accuracy]:
+async def _examined(show: Show, cast: Cast, run: int, seen: Observer, say: Say) -> dict[Version, Accuracy]:
     """Accuracy of the first and the last version on held-out prompts, with weights fetched from the relay."""
     if not show.held_out_samples:
         return {}
-    home = Home(show.folder / "homes" / "observer")
-    accuracy: dict[Version, Accuracy] = {}
-    for version in (Version(0), Version(len(seen.record.checkpoints) - 1)):
-        folder = await fetch_checkpoint(ledger, run, version, home, allow_private=True, say=lambda _: None)
-        say(f"examining version {version} on held-out prompts")
-        accuracy[version] = await asyncio.to_thread(examine, seen.spec, folder, show.held_out_samples, show.engine)
-        say(f"version {version}: {100 * accuracy[version].mean:.1f}% on {accuracy[version].prompts} held-out prompts")
-    return accuracy
+    versions = (0, len(seen.record.checkpoints) - 1)
+    say(f"examining versions {versions[0]} and {versions[1]} on held-out prompts")
+    observer = cast.player("observer")
+    answers = await asyncio.gather(*(_examine(show, cast, observer, run, version) for version in versions))
+    return {Version(version): answer for version, answer in zip(versions, answers, strict=True)}
+
+
+async def _examine(show: Show, cast: Cast, observer: Player, run: int, version: int) -> Accuracy:
+    answer = await cast.call(
+        observer, "checkpoints", "examine", str(version), "--run", str(run), "--samples", str(show.held_out_samples),
+        "--engine", show.engine, "--threads", "1", "--allow-private", "--json", signing=False,
+    )  # fmt: skip
+    found = json.loads(answer)
+    return Accuracy(found["mean"], found["standard_error"], found["prompts"], found["samples"])
