@@ -21,7 +21,8 @@ from node.errors import ConfigError
 from node.rollouts.rollout import Replay, Rollout
 from node.runspec import ProofSpec, SamplingTestSpec
 
-CAPS = {"exponent_mismatches": 38, "mantissa_mean": 10.0, "mantissa_median": 8.0}  # TOPLOC's paper, bf16
+MAX_MISMATCHES = 38  # TOPLOC's paper, bf16
+CAPS = {"exponent_mismatches": MAX_MISMATCHES, "mantissa_mean": 10.0, "mantissa_median": 8.0}  # same place
 MARGIN = 2.0  # on the widest honest figure: a thousand chunks here, millions in a run, and one too far costs a stake
 STRETCH = 1.25  # of the tail's errors; protocol, "Sampling test"
 SUSPECT, ALARM = 1e5, 1e9  # levels of evidence; protocol, "Sampling test"
@@ -97,7 +98,7 @@ def _figures(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def _proof(measured: dict[str, float]) -> ProofSpec:
-    """Twice the widest figures, and a little more where a figure is a small count or small altogether."""
+    """`MARGIN` times the widest figures, and a little more where a figure is a small count or small altogether."""
     widest = {name: measured[f"{name}_max"] for name in CAPS}
     beyond = {name: value for name, value in widest.items() if value > CAPS[name]}
     if beyond:
@@ -105,11 +106,11 @@ def _proof(measured: dict[str, float]) -> ProofSpec:
     return ProofSpec(
         chunk=32,
         top_k=128,
-        exponent_mismatches=min(math.ceil(MARGIN * widest["exponent_mismatches"]) + 1, 38),
+        exponent_mismatches=min(math.ceil(MARGIN * widest["exponent_mismatches"]) + 1, MAX_MISMATCHES),
         mantissa_mean=min(round(MARGIN * widest["mantissa_mean"] + 0.05, 2), CAPS["mantissa_mean"]),
         mantissa_median=min(math.ceil(MARGIN * widest["mantissa_median"]) + 1.0, CAPS["mantissa_median"]),
-        logprob_mean_error=round(2 * measured["logprob_mean_error_max"] + 0.005, 4),
-        logprob_max_error=round(2 * measured["logprob_max_error_max"] + 0.05, 4),
+        logprob_mean_error=round(MARGIN * measured["logprob_mean_error_max"] + 0.005, 4),
+        logprob_max_error=round(MARGIN * measured["logprob_max_error_max"] + 0.05, 4),
     )
 
 
