@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 from typing import Annotated, Literal
 
 import rfc8785
@@ -38,6 +39,12 @@ class ModelSpec(_Frozen):
     dtype: Literal["bfloat16"]
     vocabulary: Count
     eos_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=16)]
+
+    @model_validator(mode="after")
+    def _ends_are_tokens(self) -> ModelSpec:
+        if len(set(self.eos_ids)) != len(self.eos_ids) or max(self.eos_ids) >= self.vocabulary:
+            raise ValueError("eos_ids must be distinct and below vocabulary")
+        return self
 
 
 class SamplingSpec(_Frozen):
@@ -80,11 +87,22 @@ class ProofSpec(_Frozen):
 
 
 class SamplingTestSpec(_Frozen):
-    """`tail` is S0: pairs (x, P(score-difference error > x)), x ascending, P descending and above 0."""
+    """`tail` is S0: pairs (x, P(score-difference error > x)), x strictly ascending, P in (0, 1] and never rising."""
 
     tail: Annotated[list[tuple[float, float]], Field(min_length=2, max_length=256)]
     suspect: Annotated[float, Field(gt=1)]
     alarm: Annotated[float, Field(gt=1)]
+
+    @model_validator(mode="after")
+    def _is_a_tail(self) -> SamplingTestSpec:
+        pairs = list(pairwise(self.tail))
+        if not all(0 < p <= 1 for _, p in self.tail):
+            raise ValueError("tail holds a probability outside (0, 1]")
+        if not all(x < later for (x, _), (later, _) in pairs):
+            raise ValueError("tail's x must ascend strictly: it is interpolated")
+        if not all(p >= later for (_, p), (_, later) in pairs):
+            raise ValueError("tail's probabilities must not rise")
+        return self
 
 
 class AuditSpec(_Frozen):
