@@ -11,7 +11,7 @@ from hashing import merkle
 from ledger.base import WHOLE_FILE, Digest
 from node.checks.base import cheap_leaf
 from node.checks.evidence import Evidence, Exhibit
-from node.checks.subject import Claim, Subject, Tasks
+from node.checks.subject import Subject, Tasks
 from node.errors import Malformed
 from node.rollouts.assignment import file_units
 from node.rollouts.file import decode_preimage
@@ -49,7 +49,7 @@ def reopen(evidence: Evidence, commitment: Digest, spec: RunSpec, tasks: Tasks) 
     if evidence.claim.spec_digest != spec.digest:
         raise Malformed("evidence is about a run with another specification")
     _require_exhibited(evidence)
-    subject = _subject(evidence.claim, spec, tasks)
+    subject = Subject(spec, evidence.claim, (), tasks)
     rollouts: dict[int, Rollout] = {}
     for exhibit in evidence.exhibits:
         try:
@@ -83,8 +83,11 @@ def _verdict(evidence: Evidence, subject: Subject, rollouts: Mapping[int, Rollou
         if not isinstance(found, Accepted):
             return found
     units = file_units(rollouts.values(), subject.spec)
-    if len(rollouts) == evidence.rows and (evidence.rows != subject.spec.slot.rows or units != subject.units):
-        measured, threshold = (f"{evidence.rows} rows, {units} units", f"{subject.spec.slot.rows}, {subject.units}")
+    if len(rollouts) == evidence.rows and (evidence.rows != subject.spec.slot.rows or units != subject.claim.units):
+        measured, threshold = (
+            f"{evidence.rows} rows, {units} units",
+            f"{subject.spec.slot.rows}, {subject.claim.units}",
+        )
         return Rejected(Check.ROOT, WHOLE_FILE, measured, threshold, "rows or units are not the committed ones")
     check = evidence.rejected.check
     if check in {Check.TOPLOC, Check.SAMPLING, Check.LOGPROBS}:
@@ -92,11 +95,3 @@ def _verdict(evidence: Evidence, subject: Subject, rollouts: Mapping[int, Rollou
     if check in {Check.WITHHELD, Check.DUPLICATE, Check.SCHEMA, Check.ROOT} and len(rollouts) < evidence.rows:
         return Undecided("this check needs the chain or the whole file")
     return Accepted()
-
-
-def _subject(claim: Claim, spec: RunSpec, tasks: Tasks) -> Subject:
-    return Subject(
-        spec=spec, chain_id=claim.chain_id, contract=claim.contract, run=claim.run, spec_digest=claim.spec_digest,
-        manifest_root=claim.manifest_root, node=claim.node, version=claim.version, slot=claim.slot, root=claim.root,
-        units=claim.units, beacon=claim.beacon, rollouts=(), tasks=tasks,
-    )  # fmt: skip

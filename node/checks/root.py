@@ -15,11 +15,11 @@ def verify_root(subject: Subject) -> Rejected | None:
         return _rejected(f"{rows} rows", f"{subject.spec.slot.rows} rows", "another number of rows than the run's")
     hashes = [merkle.leaf_hash(preimage(rollout, leaf, rows)) for leaf, rollout in enumerate(subject.rollouts)]
     root = merkle.root(hashes)
-    if root != subject.root:
-        return _rejected(root.hex(), subject.root.hex(), "the file is not the one committed")
+    if root != subject.claim.root:
+        return _rejected(root.hex(), subject.claim.root.hex(), "the file is not the one committed")
     units = file_units(subject.rollouts, subject.spec)
-    if units != subject.units:
-        return _rejected(f"{units} units", f"{subject.units} units", "the file's work is not what was committed")
+    if units != subject.claim.units:
+        return _rejected(f"{units} units", f"{subject.claim.units} units", "the file's work is not what was committed")
     return None
 
 

@@ -67,26 +67,9 @@ class Subject:
     """A submission whose file was read. `rollouts` are its leaves in order."""
 
     spec: RunSpec
-    chain_id: int
-    contract: Address
-    run: RunId
-    spec_digest: Digest
-    manifest_root: Digest
-    node: Address
-    version: Version
-    slot: int
-    root: Digest
-    units: int
-    beacon: Digest
+    claim: Claim
     rollouts: tuple[Rollout, ...]
     tasks: Tasks
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(
-            self.chain_id, self.contract, self.run, self.spec_digest, self.manifest_root, self.node, self.version,
-            self.slot, self.root, self.units, self.beacon,
-        )  # fmt: skip
 
     @property
     def seed(self) -> Digest:

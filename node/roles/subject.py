@@ -29,8 +29,4 @@ def claim_of(member: Member, made: Submitted) -> Claim:
 
 def decoded_subject(member: Member, tasks: Taskset, what: Claim, data: bytes) -> Subject:
     """Raises: Malformed: `data` does not parse."""
-    return Subject(
-        spec=member.spec, chain_id=what.chain_id, contract=what.contract, run=what.run, spec_digest=what.spec_digest,
-        manifest_root=what.manifest_root, node=what.node, version=what.version, slot=what.slot, root=what.root,
-        units=what.units, beacon=what.beacon, rollouts=decode_file(data, member.spec), tasks=tasks,
-    )  # fmt: skip
+    return Subject(member.spec, what, decode_file(data, member.spec), tasks)

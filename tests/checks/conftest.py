@@ -11,7 +11,7 @@ from hashing import merkle
 from hashing.assignment import item_index
 from hashing.proof import build_proofs
 from ledger.base import Address, Digest, RunId, Version
-from node.checks.base import Subject
+from node.checks.base import Claim, Subject
 from node.rollouts.assignment import file_units
 from node.rollouts.file import preimage
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Rollout
@@ -112,18 +112,19 @@ def committed(subject: Subject, rollouts: Sequence[Rollout]) -> Subject:
     """`subject` with other rollouts, and the root and units that commit them."""
     hashes = [merkle.leaf_hash(preimage(rollout, leaf, len(rollouts))) for leaf, rollout in enumerate(rollouts)]
     root, units = Digest(merkle.root(hashes)), file_units(rollouts, subject.spec)
-    return replace(subject, rollouts=tuple(rollouts), root=root, units=units)
+    return replace(subject, claim=replace(subject.claim, root=root, units=units), rollouts=tuple(rollouts))
 
 
 @pytest.fixture(scope="session")
 def case() -> Case:
     rng = np.random.default_rng(5)
     spec = spec_of_run()
-    empty = Subject(
-        spec=spec, chain_id=31337, contract=Address("0x" + "11" * 20), run=RunId(7), spec_digest=spec.digest,
+    claim = Claim(
+        chain_id=31337, contract=Address("0x" + "11" * 20), run=RunId(7), spec_digest=spec.digest,
         manifest_root=Digest(b"\x33" * 32), node=Address("0x" + "44" * 20), version=Version(3), slot=2,
-        root=Digest(bytes(32)), units=0, beacon=Digest(b"\x55" * 32), rollouts=(), tasks=Counting(),
+        root=Digest(bytes(32)), units=0, beacon=Digest(b"\x55" * 32),
     )  # fmt: skip
+    empty = Subject(spec, claim, (), Counting())
     items = [item_index(empty.seed, group, 500) for group in (0, 1)]
     states = [rng.standard_normal((tokens, HIDDEN)).astype(np.float32) for tokens in CHECKED]
     rollouts = [rollout_of(leaf, items[leaf // 2], rng, rows) for leaf, rows in enumerate(states)]

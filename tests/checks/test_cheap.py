@@ -17,6 +17,11 @@ Alter = Callable[..., Subject]
 EOS = 2
 
 
+def claiming(subject: Subject, **changes: object) -> Subject:
+    """`subject` whose commitment says something else."""
+    return replace(subject, claim=replace(subject.claim, **changes))  # type: ignore[arg-type]
+
+
 def refusal(subject: Subject) -> tuple[Check, int]:
     verdict = cheap(subject)
     assert isinstance(verdict, Rejected), verdict
@@ -64,12 +69,12 @@ def test_a_missing_row_is_rejected(case: Any) -> None:
 
 
 def test_another_root_is_rejected(case: Any) -> None:
-    assert refusal(replace(case.subject, root=Digest(bytes(32)))) == (Check.ROOT, WHOLE_FILE)
+    assert refusal(claiming(case.subject, root=Digest(bytes(32)))) == (Check.ROOT, WHOLE_FILE)
 
 
 @pytest.mark.parametrize("more", [-1, 1])
 def test_other_units_are_rejected(case: Any, more: int) -> None:
-    verdict = cheap(replace(case.subject, units=case.subject.units + more))
+    verdict = cheap(claiming(case.subject, units=case.subject.claim.units + more))
 
     # outputs 6, 40, 35, 40 after prompts of 2: 4 o + 2 (2 o + o (o - 1) / 2), and 2 for each group's prompt
     units = sum(4 * o + 2 * (2 * o + o * (o - 1) // 2) for o in (6, 40, 35, 40)) + 4
@@ -92,7 +97,7 @@ def test_another_prompt_than_the_seeds_is_rejected_and_its_leaf_named(case: Any,
 
 
 def test_another_beacon_would_have_drawn_other_prompts(case: Any) -> None:
-    assert refusal(replace(case.subject, beacon=Digest(b"\x56" * 32)))[0] == Check.ASSIGNMENT
+    assert refusal(claiming(case.subject, beacon=Digest(b"\x56" * 32)))[0] == Check.ASSIGNMENT
 
 
 # --- 4, bounds
@@ -182,6 +187,6 @@ def test_the_lowest_code_is_named_and_then_the_lowest_leaf(case: Any) -> None:
     rollouts[1] = replace(rollouts[1], reward=1.0)  # 6
     rollouts[3] = replace(rollouts[3], reward=1.0)  # 6
     hashes = [merkle.leaf_hash(preimage(rollout, leaf, 4)) for leaf, rollout in enumerate(rollouts)]
-    subject = replace(case.subject, rollouts=tuple(rollouts), root=Digest(merkle.root(hashes)))
+    subject = replace(claiming(case.subject, root=Digest(merkle.root(hashes))), rollouts=tuple(rollouts))
 
     assert refusal(subject) == (Check.REWARD, 1)

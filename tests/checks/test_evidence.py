@@ -53,7 +53,7 @@ def test_evidence_holds_every_input_of_seed_and_commitment(case: Any, evidence: 
     assert value["claim"] == {
         "chain_id": 31337, "contract": "0x" + "11" * 20, "run": 7, "spec_digest": case.subject.spec.digest.hex(),
         "manifest_root": "33" * 32, "node": "0x" + "44" * 20, "version": 3, "slot": 2,
-        "root": case.subject.root.hex(), "units": case.subject.units, "beacon": "55" * 32,
+        "root": case.subject.claim.root.hex(), "units": case.subject.claim.units, "beacon": "55" * 32,
     }  # fmt: skip
     assert (value["beacon_block"], value["check"], value["leaf"], value["rows"]) == (1234, 8, 2, 4)
     assert [exhibit["leaf"] for exhibit in value["exhibits"]] == [2]
@@ -169,7 +169,7 @@ def test_a_false_accusation_is_seen(case: Any) -> None:
 
 
 def test_units_are_recomputed_when_all_leaves_are_shown(case: Any) -> None:
-    subject = replace(case.subject, units=case.subject.units + 1)
+    subject = replace(case.subject, claim=replace(case.subject.claim, units=case.subject.claim.units + 1))
     found = cheap(subject)
     assert isinstance(found, Rejected)
 

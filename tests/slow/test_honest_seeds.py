@@ -8,7 +8,7 @@ import pytest
 from ledger.base import Address, Digest, Ledger, RunId, Version
 from ledger.connection import open_ledger
 from node.checks.base import cheap, deep
-from node.checks.subject import Subject
+from node.checks.subject import Claim, Subject
 from node.devnet.network import Show, play
 from node.engines.transformers import TransformersEngine
 from node.launch import Plan, build_spec
@@ -67,10 +67,11 @@ def test_honest_rollouts_of_a_real_model_pass_every_check(
         )
         for row, sample in enumerate(samples)
     )  # fmt: skip
-    subject = Subject(
-        spec, 31337, CONTRACT, run, spec.digest, root, node, version, number, root_of(rollouts),
-        file_units(rollouts, spec), beacon, rollouts, tasks,
+    claim = Claim(
+        31337, CONTRACT, run, spec.digest, root, node, version, number, root_of(rollouts), file_units(rollouts, spec),
+        beacon,
     )  # fmt: skip
+    subject = Subject(spec, claim, rollouts, tasks)
 
     replays = engine.replay(subject.seed, rollouts, lambda done, total: None)
 
