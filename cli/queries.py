@@ -89,7 +89,7 @@ def claim(
     json: Json = False,
 ) -> None:
     """Claim settled rewards to the wallet."""
-    from node.roles.worker import claim as claim_rewards
+    from node.roles.worker import claim_rewards
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)

@@ -37,7 +37,7 @@ from ledger.endpoints import Endpoints
 from ledger.errors import KeystoreError, Unreachable
 from ledger.events import EventReader, read_log
 from ledger.following import Mined, Patience
-from ledger.journal import Claim
+from ledger.journal import SlotClaim
 from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
 from ledger.translation import BadAnswer
@@ -290,7 +290,7 @@ class EvmLedger:
         place = f"{self.coordinator}/{run}/{self.account}/{version}/{slot}"
         call = self._coordinator.call("submit", run, version, slot, root, units, beacon)
         signed = commitment(self.chain_id, self.coordinator, run, self.account, version, slot, root, units, beacon)
-        return await self._send(Call(call.what, call.to, call.data, claim=Claim(place, signed)))
+        return await self._send(Call(call.what, call.to, call.data, claim=SlotClaim(place, signed)))
 
     async def settle(self, run: RunId, commitments: Sequence[Digest], signatures: Sequence[bytes]) -> Receipt:
         return await self._send(self._coordinator.call("settle", run, list(commitments), list(signatures)))

@@ -38,7 +38,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SlotClaim:
     """The slot (contract, run, node, version, slot; as one text) that a `submit` fills, and with which commitment."""
 
     slot: str
@@ -69,7 +69,7 @@ class Entry:
     gas: int
     stage: Stage
     nonce: int  # -1 while nothing is signed
-    claim: Claim | None
+    claim: SlotClaim | None
     attempts: tuple[Attempt, ...]
 
 
@@ -113,7 +113,14 @@ class Journal:
         self._database.close()
 
     def intend(
-        self, chain: str, sender: Address, what: str, to: Address | None, data: bytes, value: int, claim: Claim | None
+        self,
+        chain: str,
+        sender: Address,
+        what: str,
+        to: Address | None,
+        data: bytes,
+        value: int,
+        claim: SlotClaim | None,
     ) -> int:
         """Writes down what is about to be signed; the number is the entry's."""
         with self._writing() as database:
@@ -153,7 +160,7 @@ class Journal:
         """What `sender` sent and nobody has seen mined or lost, by nonce."""
         return self._entries("chain = ? AND sender = ? AND stage = ? ORDER BY nonce", (chain, sender, Stage.SENT))
 
-    def submission(self, chain: str, claim: Claim) -> Entry | None:
+    def submission(self, chain: str, claim: SlotClaim) -> Entry | None:
         """The latest entry that was signed for this slot and commitment, if there is one."""
         entries = self._entries(
             "chain = ? AND slot = ? AND commitment = ? AND stage != ? ORDER BY id DESC LIMIT 1",
@@ -204,7 +211,7 @@ class Journal:
             database.execute("COMMIT")
 
 
-def _claimed(claim: Claim | None) -> tuple[str | None, bytes | None]:
+def _claimed(claim: SlotClaim | None) -> tuple[str | None, bytes | None]:
     return (claim.slot, claim.commitment) if claim else (None, None)
 
 
@@ -252,6 +259,6 @@ def _entry(database: sqlite3.Connection, row: _Row) -> Entry:
     ).fetchall()
     return Entry(
         number, chain, Address(sender), what, Address(to) if to else None, data, int(value), gas, Stage(stage), nonce,
-        Claim(slot, Digest(commitment)) if slot is not None and commitment is not None else None,
+        SlotClaim(slot, Digest(commitment)) if slot is not None and commitment is not None else None,
         tuple(Attempt(Digest(hash_), raw, int(most), int(tip)) for hash_, raw, most, tip in attempts),
     )  # fmt: skip

@@ -170,7 +170,7 @@ def recover(domain: Domain, message: Message, signature: bytes) -> Address:
 # --- On the wire
 
 Kind = Literal["Have", "NoFault", "Fault", "Clear"]
-Verdict = Have | NoFault | Fault | Clear
+Statement = Have | NoFault | Fault | Clear
 
 
 def _hex(size: int) -> Callable[[object], bytes]:
@@ -234,7 +234,7 @@ class _Envelope(_Wire):
     signature: Annotated[bytes, BeforeValidator(_hex(SIGNATURE_BYTES))]
 
 
-_KINDS: Final[dict[str, tuple[type[_Wire], type[Verdict]]]] = {
+_KINDS: Final[dict[str, tuple[type[_Wire], type[Statement]]]] = {
     "Have": (_Have, Have),
     "NoFault": (_NoFault, NoFault),
     "Fault": (_Fault, Fault),
@@ -247,7 +247,7 @@ class SignedMessage:
     """A verdict and its signature; who signed it, and whether that one may, is for `recover` and the caller."""
 
     kind: Kind
-    message: Verdict
+    message: Statement
     signature: bytes
 
     @property

@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ledger.base import Address, Digest
-from ledger.journal import Attempt, Claim, Entry, Journal, JournalError, Stage
+from ledger.journal import Attempt, Entry, Journal, JournalError, SlotClaim, Stage
 
 MAX_BYTES: Final = 256 * 2**20  # about 200,000 transactions
 
@@ -102,7 +102,7 @@ def _read(entry: _Entry) -> Entry:
         gas=entry.gas,
         stage=Stage(entry.stage),
         nonce=entry.nonce,
-        claim=Claim(entry.claim.slot, Digest(bytes.fromhex(entry.claim.commitment))) if entry.claim else None,
+        claim=SlotClaim(entry.claim.slot, Digest(bytes.fromhex(entry.claim.commitment))) if entry.claim else None,
         attempts=tuple(map(_attempt, entry.attempts)),
     )
 

@@ -10,7 +10,7 @@ from web3.types import TxParams, Wei
 
 from ledger.base import Address, Digest
 from ledger.fees import Fees
-from ledger.journal import Attempt, Claim
+from ledger.journal import Attempt, SlotClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Call:
     to: Address | None
     data: bytes
     value: int = 0
-    claim: Claim | None = None
+    claim: SlotClaim | None = None
 
 
 class Signer:

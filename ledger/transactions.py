@@ -16,7 +16,7 @@ from ledger.endpoints import Endpoints
 from ledger.errors import LedgerError, Reverted, Unconfirmed, Unreachable, reverted
 from ledger.fees import Fees, gas_limit, suggested_fees
 from ledger.following import Follower, Mined, Patience
-from ledger.journal import Claim, Entry, Journal, Stage
+from ledger.journal import Entry, Journal, SlotClaim, Stage
 from ledger.provider import Refused
 from ledger.signing import Call, Signer
 
@@ -92,7 +92,7 @@ class Sender:
         except LedgerError as problem:
             log.warning("%s of an earlier process: %s", entry.what, problem)
 
-    async def _in_flight(self, claim: Claim | None) -> Entry | None:
+    async def _in_flight(self, claim: SlotClaim | None) -> Entry | None:
         """The unfinished transaction that already carries this commitment, if there is one."""
         if claim is None:
             return None

@@ -184,4 +184,4 @@ def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int
         raise ConfigError(f"run {record.run.id} has no commitment {path.stem}")
     made = submission.made
     rows = read_rollouts(spec, path)
-    return export_parquet([export.Submitted(commitment, made.node, made.version, made.slot, rows)], out)
+    return export_parquet([export.SubmissionRows(commitment, made.node, made.version, made.slot, rows)], out)

@@ -24,7 +24,7 @@ from node.peers.client import PeerClient
 from node.peers.server import Mailbox
 from node.peers.server import add_routes as add_peer_routes
 from node.record import Record
-from node.roles.accepting import Accepted
+from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
 from node.roles.directory import weight_sources
 from node.roles.frauds import Workmanship, workmanship
@@ -35,7 +35,7 @@ from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.registration import Registration
 from node.roles.relay import Relay
-from node.roles.worker import Worker, claim
+from node.roles.worker import Worker, claim_rewards
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.shards.client import Downloader
@@ -194,7 +194,7 @@ async def run_worker(
     async with connected(connect, wallet) as provider:
         run, _ = await open_run(provider, settings.run)
         if await is_over(provider, run):
-            await claim(provider)
+            await claim_rewards(provider)
             event("the run is over: nothing is left to do", run=run.id)
             return
         await Registration(provider, node_key, run).ensure()
@@ -275,7 +275,7 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
         learner = await asyncio.to_thread(resumed_learner, member, training)
         intake = Intake(member, RolloutStore(member.state.rollouts))
         async with served(member, FileMailbox(intake, takes=True)):
-            accepted = Accepted(member, tasks, intake)
+            accepted = AcceptedGroups(member, tasks, intake)
             await Trainer(member, learner, accepted, training.base, rule_of(member.spec, training)).run()
 
 

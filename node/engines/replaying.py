@@ -13,7 +13,7 @@ import torch
 from hashing.sampling import noise
 from node.engines.base import Policy
 from node.engines.forward import Forward, Prefilled, Prompt, bfloat16_rows, continued
-from node.engines.scoring import Evidence, weigh
+from node.engines.scoring import TokenScores, weigh
 from node.rollouts.rollout import Replay, Rollout
 
 SLOTS_AT_ONCE = 1 << 13  # keys and values of a batch of rollouts, prompts included
@@ -73,8 +73,8 @@ def _hidden(forward: Forward, rollouts: Sequence[Rollout], starts: Sequence[Pref
 
 def _evidence(
     forward: Forward, policy: Policy, seed: bytes, rollouts: Sequence[Rollout], hidden_NH: torch.Tensor
-) -> Evidence:
-    """Evidence (N,) of all tokens, a bounded number of full-vocabulary rows at a time."""
+) -> TokenScores:
+    """Scores (N,) of all tokens, a bounded number of full-vocabulary rows at a time."""
     tokens = [token for rollout in rollouts for token in rollout.output_ids]
     rows = [r.group * policy.group_size + r.index for r in rollouts for _ in r.output_ids]
     positions = [t for rollout in rollouts for t in range(len(rollout.output_ids))]
@@ -84,4 +84,4 @@ def _evidence(
         noise_BV = torch.from_numpy(noise(seed, rows[here], positions[here], forward.vocabulary)).to(forward.device)
         tokens_B = torch.tensor(tokens[here], device=forward.device)
         parts.append(weigh(forward.logits(hidden_NH[here]), noise_BV, tokens_B, policy.temperature))
-    return Evidence(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    return TokenScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

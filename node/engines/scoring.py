@@ -19,7 +19,7 @@ class Choice(NamedTuple):
     logprobs: torch.Tensor
 
 
-class Evidence(NamedTuple):
+class TokenScores(NamedTuple):
     """Of given tokens: logprobs, gaps and deficits (B,) float32, as in `node.rollouts.rollout.Replay`."""
 
     logprobs: torch.Tensor
@@ -39,7 +39,7 @@ def choose(logits_BV: torch.Tensor, noise_BV: torch.Tensor, temperature: float) 
     return Choice(tokens_B, scaled_BV.gather(1, tokens_B[:, None])[:, 0] - normaliser_B)
 
 
-def weigh(logits_BV: torch.Tensor, noise_BV: torch.Tensor, tokens_B: torch.Tensor, temperature: float) -> Evidence:
+def weigh(logits_BV: torch.Tensor, noise_BV: torch.Tensor, tokens_B: torch.Tensor, temperature: float) -> TokenScores:
     """How far the emitted tokens are from what the noise chooses.
 
     Raises:
@@ -50,7 +50,7 @@ def weigh(logits_BV: torch.Tensor, noise_BV: torch.Tensor, tokens_B: torch.Tenso
     scores_BV = scaled_BV.add_(noise_BV)
     best_B2 = scores_BV.topk(2, dim=1).values
     emitted_B = scores_BV.gather(1, tokens_B[:, None])[:, 0]
-    return Evidence(logprobs_B, best_B2[:, 0] - best_B2[:, 1], best_B2[:, 0] - emitted_B)
+    return TokenScores(logprobs_B, best_B2[:, 0] - best_B2[:, 1], best_B2[:, 0] - emitted_B)
 
 
 def first_argmax(scores_BV: torch.Tensor) -> torch.Tensor:

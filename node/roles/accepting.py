@@ -23,7 +23,7 @@ ASK_SECONDS = 2.0  # between two questions about one submission
 
 
 @dataclass(slots=True)
-class Accepted:
+class AcceptedGroups:
     """The groups of accepted submissions that the next versions can be made of. Older ones are forgotten."""
 
     member: Member

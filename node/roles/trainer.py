@@ -13,7 +13,7 @@ from ledger.base import Digest, Version
 from ledger.errors import CheckpointTooSoon, RunIsEnded, Unconfirmed, Unreachable, VersionMismatch
 from node.errors import ConfigError, Malformed, NotFound
 from node.log import event, warn
-from node.roles.accepting import Accepted
+from node.roles.accepting import AcceptedGroups
 from node.roles.directory import url_of
 from node.roles.member import Member
 from node.training.batch import BatchRule, TrainingGroup
@@ -28,7 +28,7 @@ class Trainer:
 
     member: Member
     learner: Learner
-    accepted: Accepted
+    accepted: AcceptedGroups
     base: Path
     rule: BatchRule
 

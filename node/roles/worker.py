@@ -179,16 +179,16 @@ class Worker:
         """Raises: Unreachable, Unconfirmed: the chain did not answer for long."""
         for _ in range(CLAIM_TRIES - 1):
             try:
-                await claim(self.provider)
+                await claim_rewards(self.provider)
             except (Unreachable, Unconfirmed) as error:
                 warn("not claimed, trying again", reason=error)
                 await self.member.wait()
             else:
                 return
-        await claim(self.provider)
+        await claim_rewards(self.provider)
 
 
-async def claim(provider: Ledger) -> int:
+async def claim_rewards(provider: Ledger) -> int:
     """Claims what is settled for the provider; the amount, 0 if nothing was.
 
     Raises: Unreachable, Unconfirmed.

@@ -12,7 +12,7 @@ from node.rollouts.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmissionRows:
     """A decoded file and where it came from."""
 
     commitment: Digest
@@ -22,7 +22,7 @@ class Submitted:
     rollouts: Sequence[Rollout]
 
 
-def export_parquet(submissions: Iterable[Submitted], path: Path) -> int:
+def export_parquet(submissions: Iterable[SubmissionRows], path: Path) -> int:
     """Writes one row per rollout, one row group per submission, and returns the number of rows.
 
     `path` appears whole or not at all; one that exists is replaced. Digests are hexadecimal with 0x.
@@ -68,7 +68,7 @@ def _schema(pa: Any) -> Any:
     )
 
 
-def _columns(submission: Submitted) -> dict[str, list[Any]]:
+def _columns(submission: SubmissionRows) -> dict[str, list[Any]]:
     rollouts = submission.rollouts
     count = len(rollouts)
     return {

@@ -9,13 +9,13 @@ from pydantic import Field
 from node.errors import SpecMismatch
 from node.rollouts.rollout import FINISH_EOS
 from node.tasks.base import Item, Tokenizer
-from node.tasks.environment import Environment, Settings
+from node.tasks.environment import Environment, TaskSettings
 
 SYSTEM = "You are a calculator."
 NUMBER = re.compile(r"-?[0-9]+")  # ASCII: what counts as a digit elsewhere depends on the version of Python
 
 
-class ArithmeticSettings(Settings):
+class ArithmeticSettings(TaskSettings):
     """Which questions there are. 2 terms of 1 digit make 200; 4,096 draws miss one of them once in 10^6 seeds."""
 
     terms: Annotated[int, Field(ge=1, le=16)] = 2

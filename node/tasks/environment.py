@@ -12,13 +12,13 @@ from node.tasks.base import Task, Tokenizer
 Setting = str | int | float | bool
 
 
-class Settings(BaseModel):
+class TaskSettings(BaseModel):
     """Base of environments' settings. A run's owner may be hostile, so every field has bounds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=TaskSettings)
 
 
 @dataclass(frozen=True, slots=True)

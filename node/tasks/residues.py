@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from node.tasks.base import Item, Tokenizer
-from node.tasks.environment import Environment, Settings
+from node.tasks.environment import Environment, TaskSettings
 
 BEGIN = 0  # first token of every prompt
 CLASS_BASE = 2  # the second is this plus the class; 1 is left to EOS
@@ -16,7 +16,7 @@ CLASSES = 4
 FILLERS = 4
 
 
-class ResiduesSettings(Settings):
+class ResiduesSettings(TaskSettings):
     """`vocabulary` bounds the random ids of prompts; it must not be above the model's."""
 
     vocabulary: Annotated[int, Field(ge=2 * FIRST_FREE, le=2**20)] = 256

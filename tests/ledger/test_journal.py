@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.base import Address, Digest
-from ledger.journal import Attempt, Claim, Journal, JournalError, SlotTaken, Stage
+from ledger.journal import Attempt, Journal, JournalError, SlotClaim, SlotTaken, Stage
 from ledger.portable import export_journal, import_journal
 
 SENDER = Address("0x00000000000000000000000000000000000000AA")
@@ -24,7 +24,7 @@ def _attempt(raw: bytes, fee: int = 5) -> Attempt:
 
 
 def _sent(
-    journal: Journal, raw: bytes, claim: Claim | None = None, chain: str = "31337", nonce: int = 0, value: int = 0
+    journal: Journal, raw: bytes, claim: SlotClaim | None = None, chain: str = "31337", nonce: int = 0, value: int = 0
 ) -> int:
     number = journal.intend(chain, SENDER, "submit", OTHER, b"data", value, claim)
     journal.sign(number, nonce, 21_000, _attempt(raw))
@@ -33,7 +33,7 @@ def _sent(
 
 def test_what_was_signed_is_there_after_a_new_start(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
-    number = _sent(journal, b"raw", Claim(SLOT, FIRST), value=2**200)
+    number = _sent(journal, b"raw", SlotClaim(SLOT, FIRST), value=2**200)
     journal.sign(number, 0, 21_000, _attempt(b"dearer", 6))
     journal.close()
 
@@ -42,7 +42,7 @@ def test_what_was_signed_is_there_after_a_new_start(tmp_path: Path) -> None:
     again.close()
 
     assert (entry.what, entry.to, entry.data, entry.value, entry.nonce) == ("submit", OTHER, b"data", 2**200, 0)
-    assert entry.claim == Claim(SLOT, FIRST)
+    assert entry.claim == SlotClaim(SLOT, FIRST)
     assert entry.attempts == (_attempt(b"raw"), _attempt(b"dearer", 6))
 
 
@@ -68,33 +68,33 @@ def test_only_what_was_sent_and_has_no_end_is_unfinished() -> None:
 
 def test_a_slot_takes_one_commitment_for_ever() -> None:
     journal = Journal()
-    number = _sent(journal, b"one", Claim(SLOT, FIRST))
+    number = _sent(journal, b"one", SlotClaim(SLOT, FIRST))
     journal.finish(number, Stage.LOST)
-    rival = journal.intend("31337", SENDER, "submit", OTHER, b"", 0, Claim(SLOT, SECOND))
+    rival = journal.intend("31337", SENDER, "submit", OTHER, b"", 0, SlotClaim(SLOT, SECOND))
 
     with pytest.raises(SlotTaken):
         journal.sign(rival, 1, 21_000, _attempt(b"two"))
 
     assert journal.entry(rival).stage is Stage.INTENT
     assert journal.entry(rival).attempts == ()
-    assert _sent(journal, b"three", Claim(SLOT, FIRST), nonce=1)
-    assert _sent(journal, b"four", Claim(SLOT, SECOND), chain="84532")
-    assert _sent(journal, b"five", Claim(SLOT + "1", SECOND), nonce=2)
+    assert _sent(journal, b"three", SlotClaim(SLOT, FIRST), nonce=1)
+    assert _sent(journal, b"four", SlotClaim(SLOT, SECOND), chain="84532")
+    assert _sent(journal, b"five", SlotClaim(SLOT + "1", SECOND), nonce=2)
     journal.close()
 
 
 def test_an_intent_takes_no_slot() -> None:
     journal = Journal()
-    journal.intend("31337", SENDER, "submit", OTHER, b"", 0, Claim(SLOT, FIRST))
-    assert _sent(journal, b"raw", Claim(SLOT, SECOND))
-    assert journal.submission("31337", Claim(SLOT, FIRST)) is None
-    assert journal.submission("31337", Claim(SLOT, SECOND)) is not None
+    journal.intend("31337", SENDER, "submit", OTHER, b"", 0, SlotClaim(SLOT, FIRST))
+    assert _sent(journal, b"raw", SlotClaim(SLOT, SECOND))
+    assert journal.submission("31337", SlotClaim(SLOT, FIRST)) is None
+    assert journal.submission("31337", SlotClaim(SLOT, SECOND)) is not None
     journal.close()
 
 
 def test_a_restored_copy_refuses_what_the_original_refuses() -> None:
     original, copy = Journal(), Journal()
-    _sent(original, b"raw", Claim(SLOT, FIRST))
+    _sent(original, b"raw", SlotClaim(SLOT, FIRST))
     original.finish(_sent(original, b"second", nonce=1), Stage.MINED)
     original.intend("31337", SENDER, "claim", None, b"", 0, None)
 
@@ -103,7 +103,7 @@ def test_a_restored_copy_refuses_what_the_original_refuses() -> None:
 
     assert export_journal(copy) == export_journal(original)
     assert [entry.attempts for entry in copy.unfinished("31337", SENDER)] == [(_attempt(b"raw"),)]
-    rival = copy.intend("31337", SENDER, "submit", OTHER, b"", 0, Claim(SLOT, SECOND))
+    rival = copy.intend("31337", SENDER, "submit", OTHER, b"", 0, SlotClaim(SLOT, SECOND))
     with pytest.raises(SlotTaken):
         copy.sign(rival, 2, 21_000, _attempt(b"rival"))
     original.close()
@@ -113,8 +113,8 @@ def test_a_restored_copy_refuses_what_the_original_refuses() -> None:
 def test_two_journals_that_disagree_are_not_merged() -> None:
     one, two = Journal(), Journal()
     _sent(one, b"free", nonce=7)
-    _sent(one, b"raw", Claim(SLOT, FIRST))
-    _sent(two, b"other", Claim(SLOT, SECOND))
+    _sent(one, b"raw", SlotClaim(SLOT, FIRST))
+    _sent(two, b"other", SlotClaim(SLOT, SECOND))
     before = export_journal(two)
 
     with pytest.raises(SlotTaken):
@@ -137,7 +137,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
 
 def _exported() -> dict:
     journal = Journal()
-    _sent(journal, b"raw", Claim(SLOT, FIRST))
+    _sent(journal, b"raw", SlotClaim(SLOT, FIRST))
     content = json.loads(export_journal(journal))
     journal.close()
     return content

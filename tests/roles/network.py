@@ -21,7 +21,7 @@ from node.errors import EngineError
 from node.launch import create_run, default_pot
 from node.peers.server import Mailbox
 from node.record import Submission
-from node.roles.accepting import Accepted
+from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
 from node.roles.frauds import Honest, Workmanship
 from node.roles.handover import Handover
@@ -228,7 +228,7 @@ class Network:
             made.resume(member.state.training / "states")
             intake = Intake(member, RolloutStore(member.state.rollouts))
             rule = BatchRule(rollouts, self.spec.slot.group_size, self.spec.async_level, 1.0)
-            accepted = Accepted(member, self.tasks, intake)
+            accepted = AcceptedGroups(member, self.tasks, intake)
             return Trainer(member, made, accepted, self.base, rule), FileMailbox(intake, takes=True)
 
         return await self.part(TRAINER, make)

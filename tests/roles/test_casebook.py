@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.base import WHOLE_FILE, Address, Digest, Fault, RunId
-from ledger.messages import HALF_ORDER, Clear, Domain, Have, NoFault, SignedMessage, Verdict, sign
+from ledger.messages import HALF_ORDER, Clear, Domain, Have, NoFault, SignedMessage, Statement, sign
 from node.errors import NotFound, StoreError
 from node.roles.casebook import MAX_FAULTS, MAX_WASTE, Casebook
 from tests.roles.network import key
@@ -25,7 +25,7 @@ def book(tmp_path: Path) -> Casebook:
     return Casebook(tmp_path / "cases", DOMAIN, frozenset({Address(A.address), Address(B.address)}), RUN, ROWS)
 
 
-def by(who: object, message: Verdict, domain: Domain = DOMAIN) -> SignedMessage:
+def by(who: object, message: Statement, domain: Domain = DOMAIN) -> SignedMessage:
     return SignedMessage(type(message).__name__, message, sign(who, domain, message))  # type: ignore[arg-type]
 
 

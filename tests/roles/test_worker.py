@@ -11,7 +11,7 @@ from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Un
 from ledger.journal import SlotTaken
 from node.errors import ConfigError, EngineError
 from node.roles.making import SPARE_FILES
-from node.roles.worker import OutOfStake, claim
+from node.roles.worker import OutOfStake, claim_rewards
 from tests.roles.network import Build, Network, Part, Watched, key, until
 
 
@@ -231,8 +231,8 @@ async def test_a_claim_that_another_node_of_the_wallet_was_faster_with_is_no_err
         async def claim(self) -> None:
             raise NothingToClaim("NothingToClaim", {"provider": self.account})
 
-    assert await claim(Stale()) == 0  # type: ignore[arg-type]
-    assert await claim(network.connect(key(100))) == 0
+    assert await claim_rewards(Stale()) == 0  # type: ignore[arg-type]
+    assert await claim_rewards(network.connect(key(100))) == 0
 
 
 async def test_the_claim_is_repeated_when_the_chain_does_not_answer_at_the_end(build: Build) -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from ledger.base import Address, Digest, Version
 from node.errors import StoreError
-from node.rollouts.export import Submitted, export_parquet
+from node.rollouts.export import SubmissionRows, export_parquet
 from node.rollouts.rollout import Rollout
 
 NODE = Address("0x" + "44" * 20)
 
 
-def submitted(rollouts: tuple[Rollout, ...], slot: int) -> Submitted:
-    return Submitted(Digest(bytes([slot]) * 32), NODE, Version(3), slot, rollouts)
+def submitted(rollouts: tuple[Rollout, ...], slot: int) -> SubmissionRows:
+    return SubmissionRows(Digest(bytes([slot]) * 32), NODE, Version(3), slot, rollouts)
 
 
 def test_one_row_per_rollout_with_the_fields_names(tmp_path: Path, rollouts: tuple[Rollout, ...]) -> None:
@@ -56,7 +56,7 @@ def test_a_failed_export_leaves_the_old_file_and_nothing_else(tmp_path: Path, ro
     export_parquet([submitted(rollouts, 2)], path)
     before = path.read_bytes()
 
-    def interrupted() -> Iterator[Submitted]:
+    def interrupted() -> Iterator[SubmissionRows]:
         yield submitted(rollouts, 3)
         raise StoreError("the next file cannot be read")
 
