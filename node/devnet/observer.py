@@ -32,7 +32,7 @@ from node.roles.intake import require_root
 from node.rollouts.file import decode_file, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
-from node.shards.manifest import Manifest
+from node.shards.manifest import MAX_MANIFEST_BYTES, Manifest
 from node.verdicts import Check, Rejected
 
 Say = Callable[[str], None]
@@ -155,7 +155,7 @@ class Observer:
         if root not in self.chunks:
             for url in weight_sources(self.record, NOBODY):
                 try:
-                    manifest = Manifest.parse(await self.peers.manifest(url, root))
+                    manifest = Manifest.parse(await self.peers.manifest(url, root, MAX_MANIFEST_BYTES))
                 except (NotFound, Malformed):
                     continue
                 if manifest.root == root:

@@ -20,7 +20,6 @@ from node.peers.wire import (
 )
 from node.transport import Timeouts, read_limited, vet_url
 
-MAX_MANIFEST_BYTES = 64 << 20  # 1 MB describes 62 GB of weights
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
 TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer otherwise later
@@ -59,9 +58,9 @@ class PeerClient:
     async def evidence(self, url: str, digest: Digest, limit: int) -> bytes:
         return await self._ask("GET", url, f"evidence/{digest.hex()}", limit=limit, timeouts=self.bulk)
 
-    async def manifest(self, url: str, root: Digest) -> bytes:
+    async def manifest(self, url: str, root: Digest, limit: int) -> bytes:
         """The bytes of a checkpoint's manifest: hash them before use."""
-        return await self._ask("GET", url, f"manifests/{root.hex()}", limit=MAX_MANIFEST_BYTES, timeouts=self.bulk)
+        return await self._ask("GET", url, f"manifests/{root.hex()}", limit=limit, timeouts=self.bulk)
 
     async def have(self, url: str, root: Digest) -> bytes:
         """The peer's bitmap of verified chunks of checkpoint `root`."""

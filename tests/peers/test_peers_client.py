@@ -54,7 +54,7 @@ async def every_question(peers: PeerClient, url: str) -> list[type[Exception] | 
     questions = [
         peers.push_submission(url, ABOUT, b"x"), peers.submission(url, ABOUT, 100), peers.push_verdicts(url, ABOUT, []),
         peers.verdicts(url, ABOUT), peers.propose(url, RunId(1), [ABOUT]), peers.batch(url, ABOUT),
-        peers.evidence(url, ABOUT, 100), peers.manifest(url, ABOUT), peers.have(url, ABOUT),
+        peers.evidence(url, ABOUT, 100), peers.manifest(url, ABOUT, 100), peers.have(url, ABOUT),
     ]  # fmt: skip
     ends = await asyncio.gather(*questions, return_exceptions=True)
     return [type(end) if isinstance(end, Exception) else None for end in ends]
