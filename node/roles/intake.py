@@ -4,14 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from hashing.merkle import leaf_hash, root
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.peers.server import NotYet
 from node.record import Record, Submission
 from node.roles.directory import file_holders
 from node.roles.member import Member
-from node.rollouts.file import size_limit, split_file
+from node.rollouts.file import file_root, size_limit
 from node.rollouts.store import RolloutStore
 
 MARGIN_SECONDS = 86_400  # of block time, after the last window that can need a file; protocol, "Change"
@@ -125,5 +124,5 @@ def is_past(record: Record, submission: Submission) -> bool:
 
 def require_root(data: bytes, wanted: Digest, limit: int) -> None:
     """Raises: Malformed: the leaves of `data` do not hash to `wanted`."""
-    if root([leaf_hash(preimage) for preimage in split_file(data, limit)]) != wanted:
+    if file_root(data, limit) != wanted:
         raise Malformed("the file's leaves do not hash to the committed root")

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hashing.merkle import leaf_hash, root
 from ledger.base import Digest, Version
 from node.checks.base import cheap
 from node.checks.subject import Claim
@@ -17,7 +16,7 @@ from node.roles.member import Member
 from node.roles.subject import claim as claim_in
 from node.roles.subject import decoded_subject
 from node.rollouts.assignment import Assignment, file_units
-from node.rollouts.file import decode_file, encode_file, split_file
+from node.rollouts.file import decode_file, encode_file, file_root
 from node.rollouts.rollout import Rollout, Sample
 from node.tasks.taskset import Taskset
 from node.verdicts import Rejected
@@ -103,10 +102,10 @@ class Maker:
     def _claim(self, assignment: Assignment, data: bytes) -> Claim:
         """What committing to `data` under `assignment` binds. Raises: Malformed."""
         spec = self.member.spec
-        file_root = Digest(root([leaf_hash(part) for part in split_file(data, self.intake.max_file_bytes)]))
+        root = file_root(data, self.intake.max_file_bytes)
         units = file_units(decode_file(data, spec), spec)
         return claim_in(
-            self.member, self.member.account, assignment.version, assignment.slot, file_root, units, assignment.beacon
+            self.member, self.member.account, assignment.version, assignment.slot, root, units, assignment.beacon
         )
 
     async def _generate(self, assignment: Assignment) -> bytes:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hashing import merkle
 from hashing.encoding import PROOF_BYTES
-from hashing.merkle import leaf_hash
 from ledger.base import Digest
 from node.errors import Malformed
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Rollout
@@ -117,9 +117,9 @@ def split_file(data: bytes, limit: int) -> tuple[bytes, ...]:
     return tuple(leaves)
 
 
-def leaf_hashes(data: bytes, limit: int) -> tuple[Digest, ...]:
-    """The leaves of the file's tree, in order. Raises: Malformed, as `split_file`."""
-    return tuple(Digest(leaf_hash(leaf)) for leaf in split_file(data, limit))
+def file_root(data: bytes, limit: int) -> Digest:
+    """Root of the tree over the file's leaves: what is committed on chain. Raises: Malformed, as `split_file`."""
+    return Digest(merkle.root([merkle.leaf_hash(leaf) for leaf in split_file(data, limit)]))
 
 
 def decode_file(data: bytes, spec: RunSpec) -> tuple[Rollout, ...]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hashing.merkle import leaf_hash, root
 from hashing.proof import build_proofs
 from ledger.base import (
     Address,
@@ -25,7 +24,7 @@ from node.checks.subject import Claim
 from node.devnet.observer import Observer
 from node.errors import NotFound
 from node.record import Record
-from node.rollouts.file import encode_file, split_file
+from node.rollouts.file import encode_file, file_root, split_file
 from node.rollouts.rollout import FINISH_LENGTH, Rollout
 from node.runspec import RunSpec
 from node.verdicts import Check, Rejected
@@ -126,7 +125,7 @@ async def observed(peers: Peers, *events: Event) -> Observer:
 
 
 def submitted(data: bytes) -> Submitted:
-    top = Digest(root([leaf_hash(leaf) for leaf in split_file(data, 10_000)]))
+    top = file_root(data, 10_000)
     return Submitted(HEAD, RUN, COMMITMENT, WORKER, Version(0), 0, top, 4, Digest(bytes(32)))
 
 

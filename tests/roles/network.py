@@ -11,7 +11,6 @@ from typing import Any
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from hashing.merkle import leaf_hash, root
 from ledger.base import Address, Digest, Ledger, RunId, State, Version
 from ledger.memory import MemoryChain, MemoryLedger
 from node.config import Home, Settings
@@ -36,7 +35,7 @@ from node.roles.trainer import Trainer
 from node.roles.validator import Validator
 from node.roles.worker import Worker
 from node.rollouts.assignment import Assignment, assign
-from node.rollouts.file import split_file
+from node.rollouts.file import file_root
 from node.rollouts.rollout import Replay, Rollout, Sample
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
@@ -255,9 +254,9 @@ class Network:
 
     async def commit(self, part: Part, assignment: Assignment, data: bytes, units: int, serve: bool = True) -> Digest:
         """Commits to `data`, whatever it is; `serve` says whether anybody can get it."""
-        file_root = Digest(root([leaf_hash(leaf) for leaf in split_file(data, 1 << 30)]))
+        root = file_root(data, 1 << 30)
         what = claim(
-            part.member, part.member.account, assignment.version, assignment.slot, file_root, units, assignment.beacon
+            part.member, part.member.account, assignment.version, assignment.slot, root, units, assignment.beacon
         )
         if serve:
             part.role.maker.intake.store.put(what.commitment, data)

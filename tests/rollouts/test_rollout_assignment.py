@@ -3,10 +3,9 @@
 from typing import Any
 
 from hashing.assignment import commitment
-from hashing.merkle import root
 from ledger.base import Address, Digest, RunId, Version
 from node.rollouts.assignment import Assignment, assign, file_units, unit_list
-from node.rollouts.file import encode_file, leaf_hashes, size_limit
+from node.rollouts.file import encode_file, file_root, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 
@@ -55,7 +54,7 @@ def test_a_file_leads_to_the_protocols_root_and_commitment(
 ) -> None:
     inputs, expected = vectors["inputs"], vectors["expected"]
 
-    top = root(leaf_hashes(encode_file(rollouts), size_limit(spec)))
+    top = file_root(encode_file(rollouts), size_limit(spec))
     committed = commitment(
         inputs["chainId"],
         inputs["contract"],

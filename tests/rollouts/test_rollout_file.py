@@ -10,8 +10,9 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hashing.merkle import leaf_hash
 from node.errors import Malformed
-from node.rollouts.file import decode_file, decode_preimage, encode_file, leaf_hashes, preimage, size_limit, split_file
+from node.rollouts.file import decode_file, decode_preimage, encode_file, file_root, preimage, size_limit, split_file
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 
@@ -63,12 +64,15 @@ def test_size_limit_is_the_protocols(vectors: dict[str, Any], spec: RunSpec) -> 
     assert size_limit(spec) == vectors["expected"]["size_limit"]
 
 
-def test_hashes_of_leaves_are_the_protocols_when_read_from_a_file(
+def test_hashes_of_leaves_and_their_root_are_the_protocols_when_read_from_a_file(
     vectors: dict[str, Any], spec: RunSpec, rollouts: Rollouts
 ) -> None:
-    hashes = leaf_hashes(encode_file(rollouts), size_limit(spec))
+    data = encode_file(rollouts)
+
+    hashes = [leaf_hash(leaf) for leaf in split_file(data, size_limit(spec))]
 
     assert ["0x" + leaf.hex() for leaf in hashes] == vectors["expected"]["leaves"]
+    assert "0x" + file_root(data, size_limit(spec)).hex() == vectors["expected"]["root"]
 
 
 def test_a_file_reads_back_with_float32_values(spec: RunSpec, rollouts: Rollouts) -> None:
