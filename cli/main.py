@@ -5,7 +5,7 @@ import traceback
 
 import typer
 
-from cli import devnet, queries, roles, runs, wallet
+from cli import devnet, journal, queries, roles, runs, wallet
 from cli.errors import BUG
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ roles.register(app)
 devnet.register(app)
 app.command()(runs.deploy)
 app.add_typer(wallet.app, name="wallet")
+app.add_typer(journal.app, name="journal")
 app.add_typer(runs.app, name="run")
 queries.register(app)
 

@@ -22,12 +22,20 @@ async def open_ledger(
         Unreachable, WrongChain.
         NotDeployed: no deployment is known for the chain, or its contracts are not there.
     """
-    deployment = Deployment.load(file) if file else await _shipped(rpc_urls)
+    deployment = await deployment_of(rpc_urls, file)
     where = None
     if account is not None and journal is not None:
         where = journal(deployment.chain_id, deployment.coordinator, account.address)
         where.parent.mkdir(parents=True, exist_ok=True)
     return await EvmLedger.connect(rpc_urls, deployment, account, where)
+
+
+async def deployment_of(rpc_urls: Sequence[str], file: Path | None) -> Deployment:
+    """That of `file`, which needs no chain to be asked; else the one that ships for the endpoint's chain.
+
+    Raises: Unreachable, NotDeployed.
+    """
+    return Deployment.load(file) if file else await _shipped(rpc_urls)
 
 
 async def _shipped(rpc_urls: Sequence[str]) -> Deployment:

@@ -43,7 +43,8 @@ def test_help_names_every_command(tmp_path: Path) -> None:
 
     assert answer.returncode == 0
     for command in ("join", "validate", "train", "relay", "devnet", "deploy", "run", "wallet", "status", "faucet",
-                    "rewards", "rollouts", "checkpoints", "verify", "paths", "purge"):  # fmt: skip
+                    "rewards", "rollouts", "checkpoints", "verify", "paths", "purge",
+                    "journal"):  # fmt: skip
         assert f"  {command}" in answer.stdout
 
 

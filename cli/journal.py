@@ -1,0 +1,104 @@
+"""`intellect-node journal`: what a key signed, as a file for a backup or another machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.errors import reported
+from cli.options import (
+    BASE_SEPOLIA_RPC,
+    DeploymentFile,
+    HomeFolder,
+    Json,
+    Rpc,
+    Wallet,
+    home_of,
+    run_async,
+    show,
+)
+
+if TYPE_CHECKING:
+    from node.config import Home
+
+app = typer.Typer(help="Back up and restore what a key signed on one deployment.", no_args_is_help=True)
+
+JournalFile = Annotated[Path, typer.Argument(help="The journal as JSON.")]
+OfNode = Annotated[bool, typer.Option("--node", help="Of the node key that `join` made beside the wallet.")]
+
+
+@app.command()
+@reported
+def export(
+    file: JournalFile,
+    wallet: Wallet,
+    node: OfNode = False,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Write everything that a wallet's key signed to FILE."""
+    from ledger.journal import Journal
+    from ledger.portable import export_journal
+    from node.errors import ConfigError
+    from node.files import write_atomically
+
+    where = _place(home_of(home), wallet, node, rpc, deployment)
+    if not where.exists():
+        raise ConfigError(f"there is no journal {where}: this key signed nothing on this deployment from this machine")
+    journal = Journal(where)
+    try:
+        content, transactions = export_journal(journal), len(journal.signed())
+    finally:
+        journal.close()
+    write_atomically(file, content.encode())
+    show({"journal": str(where), "file": str(file), "transactions": transactions}, json)
+
+
+@app.command(name="import")
+@reported
+def import_(
+    file: JournalFile,
+    wallet: Wallet,
+    node: OfNode = False,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """Add what another machine exported, so that nothing is signed against it here. Stop the node first."""
+    from ledger.journal import Journal
+    from ledger.portable import import_journal
+
+    content = _read(file)
+    where = _place(home_of(home), wallet, node, rpc, deployment)
+    where.parent.mkdir(parents=True, exist_ok=True)
+    journal = Journal(where)
+    try:
+        new = import_journal(journal, content)
+    finally:
+        journal.close()
+    show({"journal": str(where), "file": str(file), "new": new}, json)
+
+
+def _place(home: "Home", wallet: str, node: bool, rpc: list[str] | None, deployment: Path | None) -> Path:
+    """Where the journal lies. Raises: KeystoreError, NotDeployed, Unreachable."""
+    from ledger import keys
+    from ledger.connection import deployment_of
+
+    path = keys.resolve(wallet, home.wallets)
+    address = keys.address(keys.node_key_path(path) if node else path)
+    contracts = run_async(deployment_of(rpc or [BASE_SEPOLIA_RPC], deployment))
+    return home.journal(contracts.chain_id, contracts.coordinator, address)
+
+
+def _read(file: Path) -> str:
+    from ledger.portable import MAX_BYTES
+    from node.errors import ConfigError
+
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_BYTES + 1).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"journal file {file} cannot be read: {error}") from error

@@ -1,0 +1,109 @@
+"""Journals on the command line: what one machine signed is known to another, and nothing is signed against it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from eth_utils.crypto import keccak
+
+from ledger.base import Address, Digest
+from ledger.deployment import Deployment
+from ledger.journal import Attempt, Journal, SlotClaim
+
+CONTRACT = Address("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")  # EIP-55's first example
+SLOT = "coordinator/1/node/0/0"
+FIRST, SECOND = (Digest(bytes([value]) * 32) for value in (1, 2))
+
+
+def run(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    secrets = {"INTELLECT_NODE_HOME": str(home), "INTELLECT_NODE_PASSWORD": "correct horse"}
+    environment = {**os.environ, **secrets, "INTELLECT_NODE_RPC": "http://127.0.0.1:1"}
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        env=environment, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def contracts(tmp_path: Path) -> Path:
+    """A deployment's file on a chain that is not there: no journal needs it."""
+    file = tmp_path / "deployment.json"
+    Deployment(31337, CONTRACT, CONTRACT, CONTRACT, 0, 0).save(file)
+    return file
+
+
+def new_wallet(home: Path) -> Address:
+    return Address(json.loads(run("wallet", "new", "mine", "--json", home=home).stdout)["address"])
+
+
+def journal_path(home: Path, who: Address) -> Path:
+    path = home / "journals" / f"31337-5aaeb605-{who.lower()}.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def signed(path: Path, who: Address, raw: bytes, commitment: Digest) -> None:
+    journal = Journal(path)
+    number = journal.intend("31337", who, "submit", CONTRACT, b"data", 0, SlotClaim(SLOT, commitment))
+    journal.sign(number, 0, 21_000, Attempt(Digest(keccak(raw)), raw, 5, 1))
+    journal.close()
+
+
+def words(contracts: Path, *more: str) -> tuple[str, ...]:
+    return (*more, "--wallet", "mine", "--deployment", str(contracts), "--json")
+
+
+def test_what_was_exported_is_known_where_it_is_imported(tmp_path: Path, contracts: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "backup.json"
+    who = new_wallet(home)
+    path = journal_path(home, who)
+    signed(path, who, b"raw", FIRST)
+
+    exported = run(*words(contracts, "journal", "export", str(file)), home=home)
+    path.unlink()
+    imported = run(*words(contracts, "journal", "import", str(file)), home=home)
+    again = run(*words(contracts, "journal", "import", str(file)), home=home)
+
+    assert (exported.returncode, imported.returncode, again.returncode) == (0, 0, 0)
+    assert json.loads(exported.stdout) == {"journal": str(path), "file": str(file), "transactions": 1}
+    assert json.loads(imported.stdout)["new"] == 1
+    assert json.loads(again.stdout)["new"] == 0
+    journal = Journal(path)
+    (entry,) = journal.signed()
+    journal.close()
+    assert (entry.sender, entry.claim, entry.attempts[0].raw) == (who, SlotClaim(SLOT, FIRST), b"raw")
+
+
+def test_a_journal_against_this_one_is_not_imported(tmp_path: Path, contracts: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "backup.json"
+    who = new_wallet(home)
+    path = journal_path(home, who)
+    signed(path, who, b"raw", FIRST)
+    run(*words(contracts, "journal", "export", str(file)), home=home)
+    path.unlink()
+    signed(path, who, b"other", SECOND)
+
+    answer = run(*words(contracts, "journal", "import", str(file)), home=home)
+
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"error: slot {SLOT}") and "Traceback" not in answer.stderr
+
+
+def test_what_is_not_there_or_no_journal_is_said(tmp_path: Path, contracts: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "backup.json"
+    new_wallet(home)
+    file.write_text("[]")
+
+    unsigned = run(*words(contracts, "journal", "export", str(file)), home=home)
+    without_node_key = run(*words(contracts, "journal", "export", str(file), "--node"), home=home)
+    missing = run(*words(contracts, "journal", "import", str(tmp_path / "none")), home=home)
+    other = run(*words(contracts, "journal", "import", str(file)), home=home)
+
+    assert [answer.returncode for answer in (unsigned, without_node_key, missing, other)] == [2, 2, 2, 1]
+    assert "signed nothing" in unsigned.stderr
+    assert "mine.node.json" in without_node_key.stderr
+    assert "cannot be read" in missing.stderr
+    assert "not an exported journal" in other.stderr
