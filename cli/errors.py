@@ -34,10 +34,11 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 def exit_code(error: Exception) -> int:
     """2 where the user must change something, 75 where trying again can help, else 1."""
+    from ledger.devnet import DevnetError
     from ledger.errors import KeystoreError, NotDeployed, Unconfirmed, Unreachable, WrongChain
     from node.errors import ConfigError, NotFound
 
-    if isinstance(error, (ConfigError, KeystoreError, WrongChain, NotDeployed)):
+    if isinstance(error, (ConfigError, KeystoreError, WrongChain, NotDeployed, DevnetError)):
         return USAGE
     if isinstance(error, (Unreachable, Unconfirmed, NotFound)):
         return TRY_AGAIN

@@ -72,7 +72,7 @@ def create(
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     model: Annotated[str, typer.Option("--model", help="Preset and base model: smollm2 or tiny.")] = "smollm2",
-    name: Annotated[str, typer.Option("--name", help="Of the run.")] = "arithmetic",
+    name: Annotated[str | None, typer.Option("--name", help="Of the run; default its task's.")] = None,
     relay: Annotated[list[str] | None, typer.Option("--relay", help="Address of an approved relay; repeat it.")] = None,
     quorum: Annotated[int | None, typer.Option("--quorum", help="Signatures that decide; default 2/3 + 1.")] = None,
     steps: Annotated[int, typer.Option("--steps", help="Optimiser steps until the run ends.", min=1)] = 10,
@@ -90,14 +90,14 @@ def create(
 ) -> None:
     """Create and fund a run from a preset and its base model."""
     from ledger.base import TOKEN_UNIT
-    from node.launch import Plan, build_spec, create_run, default_pot
+    from node.launch import Plan, build_spec, create_run, default_pot, preset
     from node.models.resolve import resolve
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
     trainer_key, validators, relays = address(trainer), list(map(address, validator)), list(map(address, relay or ()))
     base = resolve(model, lambda line: typer.echo(line, err=True))
-    plan = Plan(name, pace, steps, audit_leaves, max_provider_share=max_provider_share)
+    plan = Plan(name or preset(model).task, pace, steps, audit_leaves, max_provider_share=max_provider_share)
     spec = build_spec(model, base, plan)
     funds = default_pot(spec) if pot is None else pot * TOKEN_UNIT
 
@@ -119,6 +119,7 @@ def approve(
     revoke: Annotated[bool, typer.Option("--revoke", help="Take the approval back.")] = False,
     home: HomeFolder = None,
     password_file: PasswordFile = None,
+    json: Json = False,
 ) -> None:
     """Approve a relay of a run. Owner only."""
     from ledger.base import RunId as Number
@@ -131,7 +132,7 @@ def approve(
         return await ledger.set_relay(Number(run), named, not revoke)
 
     asked(rpc, deployment, place, work, account)
-    show_result({"relay": relay, "approved": not revoke}, False)
+    show_result({"relay": relay, "approved": not revoke}, json)
 
 
 @app.command()

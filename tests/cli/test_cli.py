@@ -154,6 +154,13 @@ def test_an_address_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
             assert f"error: {text!r} is no address: expected 0x and 40 hexadecimal digits" in answer.stderr
 
 
+def test_a_machine_without_anvil_is_the_users_to_change(tmp_path: Path) -> None:
+    answer = run("devnet", "--model", "tiny", home=tmp_path, ANVIL=str(tmp_path / "none"))
+
+    assert answer.returncode == 2
+    assert "which is no file" in answer.stderr and "Traceback" not in answer.stderr
+
+
 def test_an_unknown_fraud_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     answer = run("devnet", "--cheat", "charm", home=tmp_path)
 
