@@ -3,7 +3,7 @@
 Every number is exact: token amounts in base units, times in seconds of block time, never a local clock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType, Protocol
@@ -17,6 +17,11 @@ WHOLE_FILE = 2**32 - 1  # the leaf that stands for the whole file in a `Fault`
 UNDECIDED = 255  # the check in `Voided` where a report found no quorum
 TOKEN_UNIT = 10**18  # base units of one stake token: 18 decimals, OpenZeppelin's ERC20
 NOBODY = Address("0x" + "00" * 20)  # what the contracts have where there is no address
+
+
+def ascending(addresses: Iterable[Address]) -> list[Address]:
+    """In the contracts' order of validators and signers: as integers, whatever the case of their letters."""
+    return sorted(addresses, key=lambda who: int(who, 16))
 
 
 class State(IntEnum):

@@ -36,6 +36,9 @@ from node.training import hyper
 from node.training.hyper import Hyper
 
 PRICE_PER_UNIT = 10**12  # base units of an 18-decimal token: a full demo submission earns a few tokens
+BONDS_PER_PAY = 10  # the submission bond is a tenth of what a submission can earn; docs/protocol.md, "Penalty"
+SAFETY = 10  # times the penalty from which fraud loses on average; docs/protocol.md, "Penalty"
+LEAST_PAYS = 5  # the penalty is never under this many full pays, whatever is audited; docs/protocol.md, "Penalty"
 DETECTION_POWER = 0.99  # of one audited leaf against a gross fraud; docs/protocol.md, "Penalty"
 
 WINDOWS: Mapping[str, WindowsSpec] = {
@@ -63,9 +66,15 @@ class Preset:
 
 
 PRESETS: Mapping[str, Preset] = {
-    "smollm2": Preset("arithmetic", {"terms": 2, "digits": 1}, 64, 40, 2, 8, 32, hyper.SMOLLM2),
-    "tiny": Preset("residues", {}, 8, 40, 2, 16, 64, hyper.TINY),
-}
+    "smollm2": Preset(
+        task="arithmetic", config={"terms": 2, "digits": 1}, max_prompt_tokens=64, max_output_tokens=40,
+        groups=2, group_size=8, batch_rollouts=32, hyper=hyper.SMOLLM2,
+    ),
+    "tiny": Preset(
+        task="residues", config={}, max_prompt_tokens=8, max_output_tokens=40,
+        groups=2, group_size=16, batch_rollouts=64, hyper=hyper.TINY,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +164,7 @@ def _economics(plan: Plan, slot: SlotSpec, units: UnitsSpec) -> EconomicsSpec:
     most = units.max_units * PRICE_PER_UNIT
     return EconomicsSpec(
         price_per_unit=str(PRICE_PER_UNIT),
-        submission_bond=str(most // 10),
+        submission_bond=str(most // BONDS_PER_PAY),
         fault_bond="0",
         penalty=str(penalty(most, min(plan.audit_leaves or slot.rows, slot.rows))),
         max_open=plan.max_open or MAX_OPEN[plan.pace],
@@ -174,7 +183,7 @@ def penalty(most_pay: int, audited: int, collusion: float = 1.0) -> int:
 
     Source: docs/protocol.md, "Penalty": fraud of any share then loses on average.
     """
-    return max(math.ceil(10 * most_pay / (audited * DETECTION_POWER * collusion)), 5 * most_pay)
+    return max(math.ceil(SAFETY * most_pay / (audited * DETECTION_POWER * collusion)), LEAST_PAYS * most_pay)
 
 
 def default_pot(spec: RunSpec, submissions_per_step: int = 8) -> int:

@@ -11,6 +11,7 @@ from node.config import Home
 from node.errors import ConfigError, NotFound
 from node.record import Record, Submission
 from node.roles.directory import weight_sources
+from node.roles.registration import stake_per_node
 from node.rollouts import export
 from node.rollouts.export import export_parquet
 from node.rollouts.file import decode_file, size_limit
@@ -53,9 +54,7 @@ async def run_summary(ledger: Ledger, run: int) -> Summary:
         "submissions": _counts(record),
         "pot": str(state.pot),
         "reserved": str(state.reserved),
-        "stake_per_node": str(
-            record.run.params.max_open * (record.run.params.penalty + record.run.params.submission_bond)
-        ),
+        "stake_per_node": str(stake_per_node(record.run.params)),
     }
 
 

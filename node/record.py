@@ -31,6 +31,7 @@ from ledger.base import (
     Version,
     Voided,
 )
+from node.verdicts import Check
 
 BLOCKS_AT_ONCE = 2_000  # of one reading; public RPC endpoints refuse wider ranges
 
@@ -121,7 +122,7 @@ class Record:
             case Settled():
                 new = replace(known, state=State.SETTLED, reward=event.reward, concluded=event.block)
             case Reported():
-                frozen = known.state if known.state.final or event.check not in {8, 9} else State.FAULTED
+                frozen = known.state if known.state.final or not Check(event.check).slashes else State.FAULTED
                 new = replace(known, state=frozen, reports=(*known.reports, event))
             case Convicted():
                 new = replace(known, conviction=event, check=event.check)

@@ -1,6 +1,6 @@
 """That the spec which nodes follow and the terms which the contract enforces are the same run."""
 
-from ledger.base import Address, RunParams, Windows
+from ledger.base import Address, RunParams, Windows, ascending
 from node.errors import SpecMismatch
 from node.runspec import RunSpec, WindowsSpec
 
@@ -34,7 +34,7 @@ def params_of(spec: RunSpec, trainer: str, validators: list[str], quorum: int) -
     economics = spec.economics
     return RunParams(
         trainer=Address(trainer),
-        validators=tuple(Address(who) for who in sorted(validators, key=lambda who: int(who, 16))),
+        validators=tuple(ascending(Address(who) for who in validators)),
         quorum=quorum,
         price_per_unit=int(economics.price_per_unit),
         submission_bond=int(economics.submission_bond),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Address, Digest
+from ledger.base import Address, Digest, ascending
 from ledger.errors import InvalidSignature
 from ledger.messages import Batch, recover
 from ledger.messages import sign as sign_message
@@ -98,7 +98,7 @@ class Batcher:
         if len(signatures) + 1 < quorum:
             return False
         signatures[self.member.account] = await self.sign(commitments)
-        order = sorted(signatures, key=lambda who: int(who, 16))[:quorum]
+        order = ascending(signatures)[:quorum]
         batch = SignedBatch(self.member.run.id, tuple(commitments), tuple(signatures[who] for who in order))
         self.batches.update(dict.fromkeys(commitments, batch))
         event("batch signed", submissions=len(commitments), signatures=len(order))

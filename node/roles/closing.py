@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from ledger.base import WHOLE_FILE, Address, Digest, Fault, State
+from ledger.base import WHOLE_FILE, Address, Digest, Fault, State, ascending
 from ledger.errors import Reverted, Unconfirmed
 from ledger.messages import SignedMessage
 from node.log import event, warn
@@ -104,7 +104,7 @@ class Closer:
         quorum = self.member.run.params.quorum
         if len(agreed) < quorum or not is_turn(self.member, fault.commitment, submission.made.block.time):
             return
-        order = sorted(agreed, key=lambda who: int(who, 16))[:quorum]
+        order = ascending(agreed)[:quorum]
         faults, signatures = [agreed[who][0] for who in order], [agreed[who][1] for who in order]
         act = _Act("report", fault.commitment, fault.leaf)
         await self._send(act, lambda: self.member.ledger.report(fault.run, faults, signatures))

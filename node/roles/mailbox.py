@@ -97,7 +97,7 @@ class ValidatorMailbox:
     async def sign_batch(self, run: RunId, commitments: Sequence[Digest]) -> BatchAnswer:
         member = self.intake.member
         if run != member.run.id or len(set(commitments)) != len(commitments) or len(commitments) > MAX_BATCH:
-            raise Malformed("a batch names up to 64 different commitments of this run")
+            raise Malformed(f"a batch names up to {MAX_BATCH} different commitments of this run")
         known = [member.record.submissions.get(commitment) for commitment in commitments]
         good = [submission is not None and await self.acceptable(submission) for submission in known]
         refused = tuple(c for c, fine in zip(commitments, good, strict=True) if not fine)
