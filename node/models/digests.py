@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from pydantic_core import from_json
 
 from node.errors import ConfigError, Malformed
-from node.models.tensors_file import TensorInfo, read_header
+from node.tensors import TensorEntry, read_tensors
 
 MAX_JSON_BYTES = 64 * 2**20  # tokenizer.json of the largest vocabularies is about 35 MB
 MAX_EOS_IDS = 16  # RunSpec's limit
@@ -88,15 +88,15 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
     return tuple(sorted(path for path in folder.glob("*.safetensors") if path.is_file()))
 
 
-def tensor_table(folder: Path) -> dict[str, TensorInfo]:
+def tensor_table(folder: Path) -> dict[str, TensorEntry]:
     """Every tensor of the folder's weight files.
 
     Raises:
         Malformed: not safetensors, or a name is in two files.
     """
-    table: dict[str, TensorInfo] = {}
+    table: dict[str, TensorEntry] = {}
     for path in weight_files(folder):
-        header = read_header(path)
+        header = {entry.name: entry for entry in read_tensors(path)}
         twice = table.keys() & header.keys()
         if twice:
             raise Malformed(f"{path}: {min(twice)} is in another weight file too")

@@ -1,4 +1,4 @@
-"""Writes bfloat16 safetensors, byte for byte the same for the same tensors; reads the headers of any.
+"""Writes bfloat16 safetensors, byte for byte the same for the same tensors. Reading is `node.tensors`.
 
 The layout is that of the format's own library (tensors by name, header padded with spaces to 8 bytes), written here
 so that pinned digests depend on no library's version. Source: https://github.com/huggingface/safetensors, "Format".
@@ -8,24 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic_core import from_json
-
-from node.errors import Malformed
-
-MAX_HEADER_BYTES = 100_000_000  # the library's own limit
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """One tensor as the header describes it."""
-
-    dtype: str
-    shape: tuple[int, ...]
 
 
 def bfloat16_bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
@@ -48,29 +34,3 @@ def write_bfloat16(path: Path, tensors: Mapping[str, npt.NDArray[np.uint16]]) ->
         file.write(len(text).to_bytes(8, "little") + text)
         for name in sorted(tensors):
             file.write(np.ascontiguousarray(tensors[name], dtype="<u2").data)
-
-
-def read_header(path: Path) -> dict[str, TensorInfo]:
-    """Names, types and shapes of the tensors in a safetensors file; its data is not read.
-
-    Raises:
-        Malformed: not a safetensors header.
-        OSError: the file cannot be read.
-    """
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if not 2 <= size <= MAX_HEADER_BYTES:
-            raise Malformed(f"{path.name}: not a safetensors file (header of {size} bytes)")
-        text = file.read(size)
-    try:
-        header = from_json(text)
-        header.pop("__metadata__", None)
-        return {str(name): TensorInfo(str(info["dtype"]), _shape(info["shape"])) for name, info in header.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Malformed(f"{path.name}: not a safetensors header ({error})") from error
-
-
-def _shape(sizes: list[object]) -> tuple[int, ...]:
-    if not all(isinstance(size, int) and size >= 0 for size in sizes):
-        raise ValueError(f"shape {sizes}")
-    return tuple(int(str(size)) for size in sizes)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from ledger.base import Digest
 from node.errors import Malformed, StoreError
 from node.runspec import Hex32
-from node.shards.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
+from node.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
 
 CHUNK_BYTES = 4 << 20  # protocol, "Weights"
 MAX_MANIFEST_BYTES = 8 << 20  # 62 GB of weights have 1 MB (protocol, "Weights"); this is for 500 GB

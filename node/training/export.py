@@ -5,31 +5,20 @@ is the base itself, and a patch between two versions never moves a tensor.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic_core import from_json
 from torch import Tensor
 
-from node.errors import ConfigError, StoreError
+from node.errors import ConfigError, Malformed, StoreError
+from node.tensors import TensorEntry, parse_header, read_header
 from node.training.folders import whole_folder
 
-MAX_HEADER_BYTES = 100_000_000  # the format's own limit (safetensors, src/tensor.rs)
 _COPY_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
 
 
 def export(parameters: Mapping[str, Tensor], base: Path, folder: Path) -> None:
@@ -55,40 +44,24 @@ def export(parameters: Mapping[str, Tensor], base: Path, folder: Path) -> None:
 
 def _rewrite(source: Path, target: Path, parameters: Mapping[str, Tensor]) -> set[str]:
     """Returns the parameters that `source` has."""
+    try:
+        header = read_header(source)
+        entries = parse_header(header, source)
+    except Malformed as error:
+        raise StoreError(f"{source.parent}: {error}") from error
     with source.open("rb") as old, target.open("wb") as new:
-        header = _read_header(old)
         new.write(len(header).to_bytes(8, "little") + header)
-        start = new.tell()
-        entries = list(_entries(header, source))
         for entry in entries:
-            new.seek(start + entry.begin)
+            new.seek(entry.begin)
             if entry.name in parameters:
                 new.write(_bytes_of(entry, parameters[entry.name], source).data)
             else:
-                old.seek(start + entry.begin)
+                old.seek(entry.begin)
                 _copy(old, new, entry.end - entry.begin)
     return {entry.name for entry in entries} & parameters.keys()
 
 
-def _read_header(file: BinaryIO) -> bytes:
-    size = int.from_bytes(file.read(8), "little")
-    header = file.read(size) if size <= MAX_HEADER_BYTES else b""
-    if not header or len(header) != size:
-        raise StoreError(f"{file.name}: no safetensors header of {size} bytes")
-    return header
-
-
-def _entries(header: bytes, source: Path) -> Iterator[_Entry]:
-    try:
-        for name, info in from_json(header).items():
-            if name != "__metadata__":
-                begin, end = info["data_offsets"]
-                yield _Entry(name, info["dtype"], tuple(info["shape"]), int(begin), int(end))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{source}: not a safetensors header: {error}") from error
-
-
-def _bytes_of(entry: _Entry, parameter: Tensor, source: Path) -> npt.NDArray[np.uint8]:
+def _bytes_of(entry: TensorEntry, parameter: Tensor, source: Path) -> npt.NDArray[np.uint8]:
     wanted = (entry.dtype, entry.shape, entry.end - entry.begin)
     if parameter.dtype != torch.bfloat16 or wanted != ("BF16", tuple(parameter.shape), 2 * parameter.numel()):
         raise ConfigError(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from node.errors import Malformed, StoreError
 from node.shards.manifest import CHUNK_BYTES, MAX_MANIFEST_BYTES, FileEntry, Manifest, build
-from node.shards.tensors import TensorEntry, read_tensors
+from node.tensors import TensorEntry, read_tensors
 
 HELLO = "ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f"  # BLAKE3 of b"hello"
 

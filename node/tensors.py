@@ -44,17 +44,28 @@ def read_tensors(path: Path) -> list[TensorEntry]:
 
     Source: https://github.com/huggingface/safetensors, "Format".
     """
+    return parse_header(read_header(path), path)
+
+
+def read_header(path: Path) -> bytes:
+    """The JSON at the head of the safetensors file at `path`, as it stands there; bytes 8 to 8 + its length.
+
+    Raises: Malformed. OSError: the file cannot be read.
+    """
     file_bytes = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(MAX_HEADER_BYTES, file_bytes - 8):
             raise Malformed(f"{path.name}: safetensors header of {length} bytes in a file of {file_bytes}")
-        header = file.read(length)
+        return file.read(length)
+
+
+def parse_header(header: bytes, path: Path) -> list[TensorEntry]:
+    """The tensors that `header`, read from `path`, describes, in its order. Raises: Malformed. OSError."""
+    start, file_bytes = 8 + len(header), path.stat().st_size
     try:
         table = from_json(header)
-        entries = [
-            _entry(path.name, 8 + length, name, fields) for name, fields in table.items() if name != "__metadata__"
-        ]
+        entries = [_entry(path.name, start, name, fields) for name, fields in table.items() if name != "__metadata__"]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise Malformed(f"{path.name}: not a safetensors header: {error}") from error
     for entry in entries:
