@@ -1,4 +1,4 @@
-"""The `Ledger` in memory: the contracts' rules in plain Python, for tests, demos and simulations without a chain."""
+"""The `Ledger` over a `MemoryChain`, as one account sees it."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,11 +20,9 @@ from ledger.base import (
     SubmissionState,
     Version,
 )
-from ledger.memory_blocks import Call
-from ledger.memory_chain import MemoryChain
-from ledger.memory_submissions import Entry
-
-__all__ = ["MemoryChain", "MemoryLedger"]
+from ledger.memory.blocks import Call
+from ledger.memory.chain import MemoryChain
+from ledger.memory.submissions import Entry
 
 
 class MemoryLedger:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ledger.base import NOBODY, Address, Allocated, Allocation, RunId
 from ledger.errors import InvalidSignature, reverted
-from ledger.memory_blocks import Call
+from ledger.memory.blocks import Call
 from ledger.messages import Domain, NodeAuthorization, recover
 
 MAX_UNBONDINGS: Final = 16  # Unbondings.LIMIT

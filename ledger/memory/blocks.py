@@ -1,4 +1,4 @@
-"""Blocks in memory: numbers, times, beacons and the log of events. What contracts do in them is in `memory_rules`."""
+"""Blocks in memory: numbers, times, beacons and the log of events. What contracts do in them is in `rules`."""
 
 import asyncio
 from bisect import bisect_left, bisect_right

@@ -30,11 +30,11 @@ from ledger.base import (
 )
 from ledger.commitments import commitment as commitment_of
 from ledger.errors import reverted
-from ledger.memory_blocks import Call
-from ledger.memory_quorum import Signers
-from ledger.memory_reports import Case
-from ledger.memory_rules import RunRecord, Runs
-from ledger.memory_staking import Staking, Token
+from ledger.memory.blocks import Call
+from ledger.memory.quorum import Signers
+from ledger.memory.reports import Case
+from ledger.memory.rules import RunRecord, Runs
+from ledger.memory.staking import Staking, Token
 
 MAX_BATCH: Final = 64  # RunCoordinator.MAX_BATCH
 SLASHING: Final = frozenset({8, 9})  # protocol, "Check codes and what they cost"

@@ -25,8 +25,8 @@ from ledger.base import (
     Windows,
 )
 from ledger.errors import reverted
-from ledger.memory_blocks import Call
-from ledger.memory_staking import Staking, Token
+from ledger.memory.blocks import Call
+from ledger.memory.staking import Staking, Token
 
 MAX_VALIDATORS: Final = 32  # Runs.MAX_VALIDATORS
 MAX_URL_BYTES: Final = 256  # protocol, "Contract surface"

@@ -7,10 +7,10 @@ from eth_utils.address import to_checksum_address
 
 from ledger.base import Address, Block
 from ledger.errors import reverted
-from ledger.memory_blocks import Blocks, Call
-from ledger.memory_rules import Runs
-from ledger.memory_staking import Staking, Token
-from ledger.memory_submissions import Submissions
+from ledger.memory.blocks import Blocks, Call
+from ledger.memory.rules import Runs
+from ledger.memory.staking import Staking, Token
+from ledger.memory.submissions import Submissions
 
 ANVIL_CHAIN_ID: Final = 31337  # of a devnet, so that nothing signed here counts anywhere else
 START: Final = 1_700_000_000  # seconds; any time in the past, the same in every test

@@ -1,0 +1,6 @@
+"""The contracts' rules in plain Python, and the `Ledger` over them: for tests, demos and simulations without a chain."""
+
+from ledger.memory.chain import MemoryChain
+from ledger.memory.ledger import MemoryLedger
+
+__all__ = ["MemoryChain", "MemoryLedger"]
