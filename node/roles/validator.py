@@ -6,7 +6,6 @@ again. Only evidence slashes.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
 from ledger.base import WHOLE_FILE, Digest
@@ -156,12 +155,12 @@ class Validator:
         if now - last < INQUIRY_SECONDS or commitment in self.inquiries:
             return
         self.inquired[commitment] = now
-        task = asyncio.create_task(self._guarded("inquiry", commitment, self._ask(commitment, held)))
+        task = asyncio.create_task(self._ask_guarded(commitment, held))
         self.inquiries[commitment] = task
         task.add_done_callback(lambda _: self.inquiries.pop(commitment, None))
 
-    async def _guarded(self, what: str, commitment: Digest, work: Awaitable[bool | None]) -> None:
-        await self.guard(what, commitment, work)
+    async def _ask_guarded(self, commitment: Digest, held: bool) -> None:
+        await self.guard("inquiry", commitment, self._ask(commitment, held))
 
     async def _ask(self, commitment: Digest, held: bool) -> bool:
         urls = validators(self.member.record, self.member.account).values()

@@ -9,7 +9,7 @@ from ledger.memory import MemoryChain, MemoryLedger
 from node.errors import ConfigError
 from node.launch import PRESETS, WINDOWS, Plan, build_spec, create_run, default_pot, penalty, preset
 from node.runspec import RunSpec
-from tests.roles.network import key
+from tests.roles.stage import key
 
 
 def test_the_penalty_makes_fraud_of_any_share_lose() -> None:

@@ -10,7 +10,8 @@ from node.errors import ConfigError, Malformed, NotFound
 from node.queries import export_checkpoint, export_rollouts, read_record, read_rollouts, run_summary, status
 from node.replay import verify_evidence
 from node.roles.frauds import ForgedReward
-from tests.roles.network import TRAINER, Build, key, until
+from tests.roles.network import TRAINER, Build
+from tests.roles.stage import key, until
 
 
 async def test_a_run_is_summed_up_with_its_terms_and_how_far_it_is(build: Build) -> None:

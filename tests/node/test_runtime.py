@@ -33,7 +33,8 @@ from node.runtime import (
 )
 from node.terms import params_of, require_same_terms
 from node.training.hyper import Hyper
-from tests.roles.network import TRAINER, Build, Network, Watched, key
+from tests.roles.network import TRAINER, Build, Network
+from tests.roles.stage import Watched, key
 
 ABOUT = Digest(b"\x01" * 32)
 

@@ -1,22 +1,18 @@
 """A whole network in one process: a chain in memory, real sockets, a scripted engine, and a clock that runs fast."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
 from ledger.base import Address, Digest, Ledger, RunId, State, Version
 from ledger.memory import MemoryChain, MemoryLedger
 from node.config import Home, Settings
-from node.engines.base import Engine, Policy, Progress
-from node.engines.scripted import ScriptedEngine
-from node.errors import EngineError
+from node.engines.base import Engine
 from node.launch import create_run, default_pot
 from node.peers.server import Mailbox
 from node.record import Submission
@@ -36,7 +32,6 @@ from node.roles.validator import Validator
 from node.roles.worker import Worker
 from node.rollouts.assignment import Assignment, assign
 from node.rollouts.file import file_root
-from node.rollouts.rollout import Replay, Rollout, Sample
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.runtime import contained, member_of, policy_of, served
@@ -44,63 +39,9 @@ from node.tasks.taskset import Taskset
 from node.training.batch import BatchRule
 from node.training.hyper import Hyper
 from node.training.step import Learner
-
-SPEED = 40.0  # seconds of the fast clock in one of the machine's
-PATIENCE_SECONDS = 20.0  # of the machine's clock, for something to come about
-
-Connect = Callable[[LocalAccount], Ledger]
-Watch = Callable[[str, tuple[Any, ...]], None]
-
-
-class Engineered(ScriptedEngine):
-    """A scripted engine that counts its calls, and fails as often as it is told, with what it is told."""
-
-    def __init__(self, policy: Policy, failures: int = 0, error: Exception | None = None) -> None:
-        super().__init__(policy)
-        self.generated = self.replayed = 0
-        self.failures, self.error = failures, error or EngineError("out of memory")
-
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
-        self.generated += 1
-        self._perhaps_fail()
-        return super().generate(seed, prompts, progress)
-
-    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
-        self.replayed += 1
-        self._perhaps_fail()
-        return super().replay(seed, rollouts, progress)
-
-    def _perhaps_fail(self) -> None:
-        if self.failures > 0:
-            self.failures -= 1
-            raise self.error
-
-
-class FastClock:
-    """A `Clock` of which a second passes in 1/40 s; what is waited for comes about, only sooner."""
-
-    def monotonic(self) -> float:
-        return time.monotonic() * SPEED
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / SPEED)
-
-
-def key(number: int) -> LocalAccount:
-    """The key of one participant; small numbers are private keys like any other."""
-    return Account.from_key(number.to_bytes(32))
-
+from tests.roles.stage import Connect, Engineered, FastClock, key, until
 
 OWNER, TRAINER = key(1), key(2)
-
-
-async def until(condition: Callable[[], bool], what: str = "") -> None:
-    """Waits until `condition` holds."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"did not come about: {what or condition}")
-        await asyncio.sleep(0.005)
 
 
 @dataclass
@@ -128,28 +69,6 @@ class Part:
     @property
     def finished(self) -> bool:
         return self.task is not None and self.task.done()
-
-
-class Watched:
-    """A ledger that lets a test look at, or break, what goes through it, by name and arguments."""
-
-    def __init__(self, inner: MemoryLedger, before: Watch | None = None, after: Watch | None = None) -> None:
-        self._inner, self._before, self._after = inner, before, after
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
-
-        async def call(*arguments: Any) -> Any:
-            if self._before is not None:
-                self._before(name, arguments)
-            answer = await found(*arguments)
-            if self._after is not None:
-                self._after(name, arguments)
-            return answer
-
-        return call
 
 
 @dataclass

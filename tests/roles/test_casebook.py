@@ -10,7 +10,7 @@ from ledger.base import WHOLE_FILE, Address, Digest, Fault, RunId
 from ledger.messages import HALF_ORDER, Clear, Domain, Have, NoFault, SignedMessage, Statement, sign
 from node.errors import NotFound, StoreError
 from node.roles.casebook import MAX_FAULTS, MAX_WASTE, Casebook
-from tests.roles.network import key
+from tests.roles.stage import key
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # of secp256k1; SEC 2, section 2.4.1
 DOMAIN = Domain(31337, Address("0x" + "11" * 20))

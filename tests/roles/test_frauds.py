@@ -1,6 +1,5 @@
 """Every fraud there is a name for is caught in one submission that is audited whole, and anybody can see why."""
 
-import asyncio
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from node.config import Home
 from node.errors import ConfigError
 from node.replay import verify_evidence
 from node.roles.frauds import FRAUDS, workmanship
-from tests.roles.network import Build, Network, Part, key, until
+from tests.roles.network import Build, Network, Part
+from tests.roles.stage import key, tar_pit, until
 
 
 async def stake_of(network: Network, part: Part) -> int:
@@ -24,6 +24,16 @@ async def verified(network: Network, path: Path, tmp_path: Path) -> dict[str, An
     """What a stranger finds who replays the evidence with weights fetched from the network."""
     stranger = MemoryLedger(network.chain, key(999))
     return await verify_evidence(stranger, path, Home(tmp_path / "stranger"), True, 1, lambda _: None, "scripted")
+
+
+async def found_out(network: Network, commitment: Digest) -> None:
+    """Waits until every validator has the file and has seen what is wrong, or the chain has been told already."""
+    await until(
+        lambda: (
+            network.state(commitment).final
+            or all(network.case(part, commitment).found(part.member.account) for part in network.parts[:2])
+        )
+    )
 
 
 def evidence(part: Part) -> list[Path]:
@@ -63,6 +73,7 @@ async def test_a_forged_reward_voids_pay_and_bond_with_evidence_that_holds(build
     before = await stake_of(network, cheat)
     cheat.go()
     (submission,) = await network.committed()
+    await found_out(network, submission.made.commitment)
     await network.pass_time(20)
 
     assert await network.final(submission.made.commitment) == State.VOIDED
@@ -79,6 +90,7 @@ async def test_a_beacon_that_is_not_the_chains_voids_only_the_bond(build: Build,
     cheat = await network.worker()
     before = await stake_of(network, cheat)
     commitment = await network.commit_honestly(cheat, beacon=Digest(b"\x07" * 32))
+    await found_out(network, commitment)
     await network.pass_time(20)
 
     assert await network.final(commitment) == State.VOIDED
@@ -140,24 +152,19 @@ async def test_a_file_that_fits_its_root_and_does_not_parse_is_void_and_holds_up
 
 
 async def test_a_worker_that_never_answers_holds_up_no_other(build: Build) -> None:
-    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
     network = await build(validators=2)
     await network.all_validators()
     pit = await network.worker(200)
-    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    await pit.member.ledger.set_endpoint(f"http://127.0.0.1:{port}")
-    stuck = await network.commit_honestly(pit, serve=False)
-    honest = await network.commit_honestly(await network.worker(300))
+    async with tar_pit() as url:
+        await pit.member.ledger.set_endpoint(url)
+        stuck = await network.commit_honestly(pit, serve=False)
+        honest = await network.commit_honestly(await network.worker(300))
 
-    await until(lambda: all(len(network.case(part, honest).haves) == 2 for part in network.parts[:2]))
-    await network.audited(honest)
-    assert await network.settled(honest) == State.SETTLED
-    server.close()
-    assert network.state(stuck) != State.SETTLED
+        await until(lambda: all(len(network.case(part, honest).haves) == 2 for part in network.parts[:2]))
+        await network.audited(honest)
+        assert await network.settled(honest) == State.SETTLED
+        assert network.state(stuck) != State.SETTLED
+        await network.stop()
 
 
 def test_a_fraud_without_a_name_is_refused() -> None:

@@ -1,6 +1,5 @@
 """Taking in files, and what a node without a part in validating answers."""
 
-import asyncio
 import struct
 import time
 
@@ -10,7 +9,8 @@ from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.peers.server import NotYet
 from node.roles.mailbox import FileMailbox
-from tests.roles.network import Build, Watched, key
+from tests.roles.network import Build
+from tests.roles.stage import Watched, key, tar_pit
 
 
 async def test_a_file_is_taken_only_when_it_is_what_was_committed_to(build: Build) -> None:
@@ -37,21 +37,15 @@ async def test_a_file_is_had_from_another_when_the_first_one_asked_stalls(build:
     network = await build(validators=2)
     commitment = await network.commit_honestly(await network.worker())
 
-    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
+    async with tar_pit() as url:
+        await network.connect(network.validators[0]).set_endpoint(url)  # asked first
+        asking = await network.validator(1)
+        await asking.member.sync()
+        asking.role.intake.patience_seconds = 0.05
+        started = time.monotonic()
 
-    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    await network.connect(network.validators[0]).set_endpoint(f"http://127.0.0.1:{port}")  # asked first
-    asking = await network.validator(1)
-    await asking.member.sync()
-    asking.role.intake.patience_seconds = 0.05
-    started = time.monotonic()
-
-    assert await asking.role.intake.fetch(commitment)
-    assert time.monotonic() - started < 5  # a question of its kind is given up after 20
-    server.close()
+        assert await asking.role.intake.fetch(commitment)
+        assert time.monotonic() - started < 5  # a question of its kind is given up after 20
 
 
 async def test_requests_of_strangers_do_not_make_a_node_read_the_chain_more_often_than_it_does_anyway(

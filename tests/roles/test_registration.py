@@ -9,7 +9,8 @@ from ledger.memory import MemoryLedger
 from ledger.messages import Domain, NodeAuthorization, sign
 from node.errors import ConfigError
 from node.roles.registration import GAS_FLOOR_WEI, GAS_TOP_UP_WEI, Registration, stake_per_node
-from tests.roles.network import Build, Network, Watched, key
+from tests.roles.network import Build, Network
+from tests.roles.stage import Watched, key
 
 WALLET, NODE = key(500), key(501)
 WRITES = {"faucet", "stake", "allocate", "authorize_node", "transfer_native"}

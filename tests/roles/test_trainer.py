@@ -16,7 +16,8 @@ from node.rollouts.file import decode_file
 from node.runspec import RunSpec
 from node.training.hyper import Hyper
 from node.training.step import Learner
-from tests.roles.network import TRAINER, Build, Network, Part, Watched, key, until
+from tests.roles.network import TRAINER, Build, Network, Part
+from tests.roles.stage import Watched, key, until
 
 
 class Killed(Exception):

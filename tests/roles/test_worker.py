@@ -12,7 +12,8 @@ from ledger.journal import SlotTaken
 from node.errors import ConfigError, EngineError
 from node.roles.making import SPARE_FILES
 from node.roles.worker import OutOfStake, claim_rewards
-from tests.roles.network import Build, Network, Part, Watched, key, until
+from tests.roles.network import Build, Network, Part
+from tests.roles.stage import Watched, key, until
 
 
 class Killed(Exception):
