@@ -1,4 +1,4 @@
-"""The contracts' rules in plain Python, and the `Ledger` over them: for tests, demos and simulations without a chain."""
+"""The contracts' rules in plain Python, and the `Ledger` over them: for tests, demos and simulations."""
 
 from ledger.memory.chain import MemoryChain
 from ledger.memory.ledger import MemoryLedger
