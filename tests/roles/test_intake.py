@@ -10,7 +10,7 @@ from node.errors import Malformed, NotFound
 from node.peers.server import NotYet
 from node.roles.mailbox import FileMailbox
 from tests.roles.network import Build
-from tests.roles.stage import Watched, key, tar_pit
+from tests.roles.stage import Watched, tar_pit
 
 
 async def test_a_file_is_taken_only_when_it_is_what_was_committed_to(build: Build) -> None:
@@ -89,4 +89,3 @@ async def test_a_node_that_does_not_validate_says_so(build: Build) -> None:
     ):  # fmt: skip
         with pytest.raises(NotFound, match="no validator"):
             await asked
-    assert key(1).address != key(2).address
