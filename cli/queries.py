@@ -251,20 +251,22 @@ def verify(
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     allow_private: AllowPrivate = False,
-    threads: Annotated[int | None, typer.Option("--threads", min=1)] = None,
+    engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
+    threads: Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1)] = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
     """Replay a validator's evidence: exit code 0 if the fault is there, 1 if it is not."""
     from node.replay import verify_evidence
+    from node.runtime import EngineChoice
 
-    place = home_of(home)
+    place, choice = home_of(home), EngineChoice(engine, threads)
 
     def say(line: str) -> None:
         typer.echo(line, err=True)
 
     result = asked(
-        rpc, deployment, place, lambda ledger: verify_evidence(ledger, file, place, allow_private, threads, say)
+        rpc, deployment, place, lambda ledger: verify_evidence(ledger, file, place, allow_private, choice, say)
     )
     show_result(result, json)
     raise typer.Exit(OK if result["confirmed"] else FAILED)

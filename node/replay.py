@@ -25,9 +25,8 @@ async def verify_evidence(
     path: Path,
     home: Home,
     allow_private: bool,
-    threads: int | None,
+    engine: EngineChoice,
     say: Say,
-    engine: str = "transformers",
 ) -> dict[str, Any]:
     """Looks at the case in an evidence file again: what it claims, what is found here, whether that confirms it.
 
@@ -42,7 +41,7 @@ async def verify_evidence(
         raise ConfigError(f"{path} is about contract {claim.contract} on chain {claim.chain_id}: name that deployment")
     spec, record = await read_record(ledger, claim.run)
     folder = await fetch_checkpoint(ledger, claim.run, claim.version, home, allow_private, say)
-    found = await _look(ledger, spec, record, evidence, folder, EngineChoice(engine, threads))
+    found = await _look(ledger, spec, record, evidence, folder, engine)
     return _result(evidence, found)
 
 

@@ -24,6 +24,7 @@ from node.record import Record, Submission
 from node.replay import verify_evidence
 from node.roles.frauds import ForgedReward
 from node.runspec import RunSpec
+from node.runtime import EngineChoice
 from node.terms import params_of
 from tests.roles.network import TRAINER, Build
 from tests.roles.stage import key, until
@@ -113,7 +114,7 @@ async def test_evidence_about_something_else_is_refused(build: Build, tmp_path: 
     home = Home(tmp_path / "home")
 
     async def verify(ledger: object, file: Path) -> None:
-        await verify_evidence(ledger, file, home, True, 1, lambda _: None, "scripted")  # type: ignore[arg-type]
+        await verify_evidence(ledger, file, home, True, EngineChoice("scripted"), lambda _: None)  # type: ignore[arg-type]
 
     await other.validator()
     with pytest.raises(Malformed, match="not on this chain"):

@@ -12,6 +12,7 @@ from node.config import Home
 from node.errors import ConfigError
 from node.replay import verify_evidence
 from node.roles.frauds import FRAUDS, workmanship
+from node.runtime import EngineChoice
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import key, tar_pit, until
 
@@ -23,7 +24,9 @@ async def stake_of(network: Network, part: Part) -> int:
 async def verified(network: Network, path: Path, tmp_path: Path) -> dict[str, Any]:
     """What a stranger finds who replays the evidence with weights fetched from the network."""
     stranger = MemoryLedger(network.chain, key(999))
-    return await verify_evidence(stranger, path, Home(tmp_path / "stranger"), True, 1, lambda _: None, "scripted")
+    return await verify_evidence(
+        stranger, path, Home(tmp_path / "stranger"), True, EngineChoice("scripted"), lambda _: None
+    )
 
 
 async def found_out(network: Network, commitment: Digest) -> None:
