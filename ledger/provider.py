@@ -21,6 +21,7 @@ MAX_ANSWER_BYTES: Final = 32 * 2**20  # 2,000 blocks of 300 submissions are abou
 TIMEOUT_SECONDS: Final = 10.0
 REVERT_CODE: Final = 3  # geth's JSON-RPC code of "execution reverted"; anvil's too
 CONNECTIONS: Final = 16
+EXECUTING: Final = frozenset({"eth_call", "eth_estimateGas"})  # the methods that run a contract, which can say no
 
 
 class Refused(Unreachable):
@@ -44,7 +45,7 @@ class Provider(AsyncJSONBaseProvider):
         """The answer, if it is a result of the form that `method` has.
 
         Raises:
-            Reverted: a contract refused.
+            Reverted: a contract refused, which only the `EXECUTING` methods can find out.
             Refused: the endpoint understood and refused.
             Unreachable: no answer.
             BadAnswer: anything else.
@@ -54,7 +55,7 @@ class Provider(AsyncJSONBaseProvider):
             status, content = await self._exchange(request)
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
             raise Unreachable(str(problem) or type(problem).__name__) from None  # the cause holds the URL
-        result = checked(method, result_of(_parsed(content, status), request["id"]))
+        result = checked(method, result_of(_parsed(content, status), request["id"], method))
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
     async def disconnect(self) -> None:
@@ -78,12 +79,12 @@ class Provider(AsyncJSONBaseProvider):
             return response.status, bytes(content)
 
 
-def result_of(answer: object, number: object) -> object:
-    """The result in a JSON-RPC answer to request `number`. Raises: BadAnswer, Reverted, Refused."""
+def result_of(answer: object, number: object, method: str) -> object:
+    """The result in a JSON-RPC answer to request `number` of `method`. Raises: BadAnswer, Reverted, Refused."""
     if not isinstance(answer, dict):
         raise BadAnswer("not a JSON-RPC answer")
     if answer.get("error") is not None:
-        raise _refusal(answer["error"])
+        raise _refusal(answer["error"], method)
     if answer.get("id") != number:
         raise BadAnswer("an answer to another request")
     if "result" not in answer:
@@ -110,10 +111,12 @@ def _parsed(content: bytes, status: int) -> object:
         raise BadAnswer(f"HTTP {status} without JSON") from None
 
 
-def _refusal(error: object) -> LedgerError:
+def _refusal(error: object, method: str) -> LedgerError:
     if not isinstance(error, dict):
         return Refused("an error of no known form")
     message, data = printable(error.get("message")), error.get("data")
+    if method not in EXECUTING:  # whoever waits for a block or a log expects no contract's word, and would stop
+        return Refused(message or "an error without a message")
     if isinstance(data, dict):  # some clients wrap it once more
         data = data.get("data")
     revert = _hex_or_none(data)

@@ -195,8 +195,20 @@ async def test_an_endpoint_is_an_http_url() -> None:
             Endpoints([url], CHAIN_ID)
 
 
+@pytest.mark.parametrize("method", ["eth_blockNumber", "eth_getLogs", "eth_getBlockByNumber", "eth_sendRawTransaction"])
+def test_nothing_is_known_when_a_method_that_runs_no_contract_is_said_to_have_reverted(method: str) -> None:
+    data = "0x" + (keccak(text="InsufficientStake(uint256,uint256)")[:4] + bytes(64)).hex()
+    answer = {"jsonrpc": "2.0", "id": 1, "error": {"code": 3, "message": "execution reverted", "data": data}}
+
+    with pytest.raises(Refused, match="execution reverted"):
+        result_of(answer, 1, method)
+    for executing in ("eth_call", "eth_estimateGas"):
+        with pytest.raises(InsufficientStake):
+            result_of(answer, 1, executing)
+
+
 @settings(deadline=None, max_examples=300)
-@given(JSON)
-def test_any_json_is_an_answer_or_a_named_problem(answer: object) -> None:
+@given(JSON, st.sampled_from(["eth_call", "eth_getLogs"]))
+def test_any_json_is_an_answer_or_a_named_problem(answer: object, method: str) -> None:
     with suppress(BadAnswer, Refused, Reverted):
-        result_of(json.loads(json.dumps(answer)), 1)
+        result_of(json.loads(json.dumps(answer)), 1, method)
