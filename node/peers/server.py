@@ -3,9 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,8 +13,8 @@ from ledger.base import Digest, RunId
 from ledger.errors import LedgerError
 from ledger.messages import SignedMessage
 from node.errors import Malformed, NotFound
+from node.peers.bodies import Busy, Late, Room, read_body
 from node.peers.wire import (
-    MAX_JSON_BYTES,
     BatchAnswer,
     SignedBatch,
     encode_answer,
@@ -30,16 +28,15 @@ from node.transport import problem
 
 FILES_AT_ONCE = 4  # as many bytes as this many whole files are held of all uploads together
 LEAST_UPLOAD_BYTES = 64 << 20  # of all uploads together, where a run's files are small
+MAX_PROPOSAL_BYTES = 8 << 10  # MAX_BATCH commitments are 64 x 70 bytes; so little needs no room of its own
+MAX_VERDICTS_BYTES = 192 << 10  # 64 KiB for each kind of message
+VERDICT_ROOM_BYTES = 32 << 20
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NotYet(NotFound):
     """This node's chain has not seen the commitment: the sender repeats (425)."""
-
-
-class Busy(NotFound):
-    """This node cannot take more at present: the sender repeats (503)."""
 
 
 class Mailbox(Protocol):
@@ -63,7 +60,8 @@ class Mailbox(Protocol):
 
 def add_routes(app: web.Application, mailbox: Mailbox) -> None:
     """Serves `mailbox` under /v1. Every body is limited, every path parsed before it is used."""
-    room = _Room(max(LEAST_UPLOAD_BYTES, FILES_AT_ONCE * mailbox.max_file_bytes))
+    files = Room(max(LEAST_UPLOAD_BYTES, FILES_AT_ONCE * mailbox.max_file_bytes))
+    verdicts = Room(VERDICT_ROOM_BYTES)
 
     async def get_submission(request: web.Request) -> web.StreamResponse:
         return await _send(request, await mailbox.submission(_digest(request)))
@@ -71,8 +69,8 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
     async def post_submission(request: web.Request) -> web.StreamResponse:
         commitment = _digest(request)
         if await mailbox.wants_submission(commitment):
-            with room.claimed() as claim:
-                data = await _body(request, mailbox.max_file_bytes, claim)
+            with files.claimed(request.remote) as claim:
+                data = await read_body(request, mailbox.max_file_bytes, claim)
                 await mailbox.take_submission(commitment, data)
         return web.Response(status=204)
 
@@ -81,8 +79,9 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
 
     async def post_verdicts(request: web.Request) -> web.StreamResponse:
         commitment = _digest(request)
-        with room.claimed() as claim:
-            messages = parse_verdicts(await _body(request, MAX_JSON_BYTES, claim))
+        await mailbox.wants_submission(commitment)  # raises where it is unknown, before a byte is read
+        with verdicts.claimed(request.remote) as claim:
+            messages = parse_verdicts(await read_body(request, MAX_VERDICTS_BYTES, claim))
             await mailbox.take_verdicts(commitment, messages)
         return web.Response(status=204)
 
@@ -90,8 +89,7 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
         return _json(encode_batch(await mailbox.batch(_digest(request))))
 
     async def post_batch(request: web.Request) -> web.StreamResponse:
-        with room.claimed() as claim:
-            run, commitments = parse_proposal(await _body(request, MAX_JSON_BYTES, claim))
+        run, commitments = parse_proposal(await read_body(request, MAX_PROPOSAL_BYTES))
         return _json(encode_answer(await mailbox.sign_batch(run, commitments)))
 
     async def get_evidence(request: web.Request) -> web.StreamResponse:
@@ -106,36 +104,6 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
     app.router.add_get("/v1/evidence/{digest}", _guarded(get_evidence))
 
 
-@dataclass(slots=True)
-class _Room:
-    """How many bytes of bodies may be in memory, all requests together: counted as they come, not as announced."""
-
-    free: int
-
-    @contextmanager
-    def claimed(self) -> Iterator["_Claim"]:
-        claim = _Claim(self)
-        try:
-            yield claim
-        finally:
-            self.free += claim.size
-
-
-@dataclass(slots=True)
-class _Claim:
-    """What one request holds of the room."""
-
-    room: _Room
-    size: int = 0
-
-    def grow(self, size: int) -> None:
-        """Raises: Busy."""
-        if size > self.room.free:
-            raise Busy("this node is taking in as much as it can hold: send it again")
-        self.room.free -= size
-        self.size += size
-
-
 def _guarded(handler: Handler) -> Handler:
     """`handler`, its refusals answered as problems: a peer's mistake is never this node's error."""
 
@@ -146,6 +114,8 @@ def _guarded(handler: Handler) -> Handler:
             return problem(425, "too early", str(error))
         except Busy as error:
             return problem(503, "busy", str(error))
+        except Late as error:
+            return problem(408, "too slow", str(error))
         except NotFound as error:
             return problem(404, "not here", str(error))
         except Malformed as error:
@@ -161,18 +131,6 @@ def _digest(request: web.Request) -> Digest:
     if re.fullmatch("(0x)?[0-9a-f]{64}", text) is None:
         raise Malformed("a digest is 64 lower-case hex digits")
     return Digest(from_hex(text))
-
-
-async def _body(request: web.Request, limit: int, claim: _Claim) -> bytes:
-    if request.content_length is not None and request.content_length > limit:
-        raise Malformed(f"body of {request.content_length} bytes: at most {limit} are read")
-    body = bytearray()
-    async for part in request.content.iter_chunked(1 << 16):
-        if len(body) + len(part) > limit:
-            raise Malformed(f"body over {limit} bytes")
-        claim.grow(len(part))
-        body += part
-    return bytes(body)
 
 
 async def _send(request: web.Request, path: Path) -> web.StreamResponse:

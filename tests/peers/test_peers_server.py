@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -12,7 +13,7 @@ from ledger.base import Digest, RunId
 from ledger.errors import Unreachable
 from ledger.messages import Have, SignedMessage
 from node.errors import Malformed, NotFound, StoreError
-from node.peers.server import LEAST_UPLOAD_BYTES, NotYet, add_routes
+from node.peers.server import LEAST_UPLOAD_BYTES, MAX_VERDICTS_BYTES, NotYet, add_routes
 from node.peers.wire import MAX_JSON_BYTES, BatchAnswer, SignedBatch, encode_verdicts, parse_batch, parse_verdicts
 from node.transport import make_app, read_limited, serve, session
 
@@ -167,7 +168,6 @@ async def test_all_uploads_together_hold_so_much_and_no_more(tmp_path: Path, htt
     box.max_file_bytes = LEAST_UPLOAD_BYTES // 2
     app = make_app(MAX_JSON_BYTES)
     add_routes(app, box)
-    room = 4 * box.max_file_bytes
     runner, port = await serve(app, "127.0.0.1", 0)
     url, release = f"http://127.0.0.1:{port}/v1/submissions/{KNOWN.hex()}", asyncio.Event()
     sent = asyncio.Semaphore(0)
@@ -179,17 +179,55 @@ async def test_all_uploads_together_hold_so_much_and_no_more(tmp_path: Path, htt
         await release.wait()
         yield b""
 
-    holding = [asyncio.create_task(ask(http, "POST", url, slow())) for _ in range(room // box.max_file_bytes)]
-    for _ in holding:
-        await sent.acquire()
-    statuses = set()
-    while 503 not in statuses:  # the last bytes may be on their way
-        statuses.add((await ask(http, "POST", url, b"x" * (1 << 20)))[0])
-    release.set()
-
-    assert [status for status, _ in await asyncio.gather(*holding)] == [204] * 4
+    async with AsyncExitStack() as stack:
+        senders = [await stack.enter_async_context(at(f"127.0.0.{n}")) for n in range(2, 7)]
+        holding = [asyncio.create_task(ask(each, "POST", url, slow())) for each in senders[:4]]
+        for _ in holding:
+            await sent.acquire()
+        statuses = set()
+        while 503 not in statuses:  # the last bytes may be on their way
+            statuses.add((await ask(senders[4], "POST", url, b"x" * (1 << 20)))[0])
+        release.set()
+        assert [status for status, _ in await asyncio.gather(*holding)] == [204] * 4
     assert (await ask(http, "POST", url, b"x"))[0] == 204  # what was held is free again
     await runner.cleanup()
+
+
+def at(address: str) -> aiohttp.ClientSession:
+    """A session that asks from this address of the machine's own."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(local_addr=(address, 0)))
+
+
+async def held_back(base: str, path: str, size: int, announced: int) -> asyncio.StreamWriter:
+    """A request whose body breaks off after `size` bytes."""
+    host, port = base.removeprefix("http://").removesuffix("/v1").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"POST /v1/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {announced}\r\n\r\n".encode() + bytes(size))
+    return writer
+
+
+async def test_files_verdicts_and_proposals_are_taken_while_others_withhold_their_last_byte(
+    base: str, http: aiohttp.ClientSession, box: Box
+) -> None:
+    places = ["batches", f"verdicts/{UNKNOWN.hex()}"] * 32 + [f"verdicts/{KNOWN.hex()}"] * 60
+    writers = [await held_back(base, place, (1 << 20) - 1, 1 << 20) for place in places[:64]]
+    writers += [await held_back(base, place, MAX_VERDICTS_BYTES - 1, MAX_VERDICTS_BYTES) for place in places[64:]]
+    body = json.dumps({"run": 1, "commitments": ["0x" + KNOWN.hex()]})
+    async with at("127.0.0.2") as elsewhere:  # its share is untouched
+        assert await ask(elsewhere, "POST", f"{base}/verdicts/{KNOWN.hex()}", encode_verdicts([MESSAGE])) == (204, b"")
+    assert await ask(http, "POST", f"{base}/submissions/{KNOWN.hex()}", b"x" * LIMIT) == (204, b"")
+    assert (await ask(http, "POST", f"{base}/batches", body))[0] == 200
+    for writer in writers:
+        writer.close()
+
+
+async def test_verdicts_on_an_unknown_commitment_are_not_read_at_all(base: str) -> None:
+    host, port = base.removeprefix("http://").removesuffix("/v1").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"POST /v1/verdicts/{UNKNOWN.hex()} HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n".encode())
+
+    assert (await reader.readline()).startswith(b"HTTP/1.1 425")
+    writer.close()
 
 
 @pytest.mark.parametrize(
