@@ -17,8 +17,8 @@ class Leaf:
 class Case:
     """All reports on one submission.
 
-    A leaf needs its quorum within `confirm` of its own first report. New leaves open until `confirm` after the
-    submission's first report, or until its audit is due if that is later.
+    A leaf needs its quorum within `confirm` of its own first report, or of when its audit is due if that is later. New
+    leaves open until `confirm` after the submission's first report, or until its audit is due if that is later.
     """
 
     first_at: int = 0  # of any leaf
@@ -36,7 +36,7 @@ class Case:
         if validator in entry.voters:
             return 0
         if entry.first_at:
-            if time > entry.first_at + confirm:
+            if time > max(entry.first_at, due) + confirm:
                 return 0
         elif self.first_at and time > self.first_at + confirm and time > due:
             return 0
@@ -56,4 +56,4 @@ class Case:
 
     def is_undecided(self, time: int, due: int, confirm: int) -> bool:
         """Whether no leaf can reach its quorum any more."""
-        return not self.executable_at and time > self.latest_at + confirm and time > due
+        return not self.executable_at and time > max(self.latest_at, due) + confirm

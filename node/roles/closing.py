@@ -128,7 +128,7 @@ class Closer:
             return submission.conviction.executable_at
         if submission.state == State.FAULTED:
             latest = max(report.block.time for report in submission.reports)
-            return max(latest + windows.confirm, record.due(submission))
+            return max(latest, record.due(submission)) + windows.confirm
         return submission.made.block.time + windows.settle_by
 
     async def _send(self, act: _Act, sending: Sending) -> bool:

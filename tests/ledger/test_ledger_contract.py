@@ -663,18 +663,36 @@ async def test_faults_on_two_leaves_are_no_quorum(scene: Scene) -> None:
 async def test_a_frozen_submission_without_a_quorum_is_voided_with_its_bonds_back(scene: Scene) -> None:
     commitment = await scene.submit()
     await scene.report(commitment, 9, [0])
-    await scene.world.advance(WINDOWS.confirm + 1)
-    await scene.report(commitment, 9, [1])  # too late for the leaf
+    await scene.world.advance(DUE)
 
     await scene.owner.conclude(scene.run, [commitment])
     early = await scene.state(commitment)
-    await scene.world.advance(DUE)
+    await scene.world.advance(WINDOWS.confirm + 1)
+    await scene.report(commitment, 9, [1])  # too late for the leaf
     await scene.owner.conclude(scene.run, [commitment])
 
     (voided,) = await scene.events(Voided)
-    assert early == State.FAULTED  # until its audit is due
+    assert early == State.FAULTED  # until `confirm` after its audit is due
     assert voided == Voided(voided.block, scene.run, commitment, 255, 0)
     assert (await scene.pot(), await scene.allocation()) == ((POT, 0, 0), (STAKE, 0))
+
+
+async def test_a_report_at_once_does_not_close_its_leaf_before_the_others_have_audited_it(scene: Scene) -> None:
+    commitment = await scene.submit()
+    await scene.report(commitment, 8, [0])  # by an accomplice of the node
+    await scene.world.advance(DUE)
+
+    await scene.owner.conclude(scene.run, [commitment])
+    await scene.report(commitment, 8, [1])
+    (convicted,) = await scene.events(Convicted)
+    await scene.world.advance(WINDOWS.contest)
+    await scene.owner.conclude(scene.run, [commitment])
+
+    reported = await scene.events(Reported)
+    assert [event.count for event in reported] == [1, 2]
+    assert reported[1].block.time - reported[0].block.time > WINDOWS.confirm
+    assert convicted.executable_at == reported[1].block.time + WINDOWS.contest
+    assert await scene.state(commitment) == State.SLASHED
 
 
 @pytest.mark.parametrize("check", [0, 6, 10])

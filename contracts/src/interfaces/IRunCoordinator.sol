@@ -18,7 +18,7 @@ interface IRunCoordinator {
         uint32 available; // for a worker to hand its file to the validators
         uint32 audit; // for validators to check it; due = submittedAt + available + audit
         uint32 settleBy; // a submission not settled by then expires
-        uint32 confirm; // from a leaf's first Fault to its quorum
+        uint32 confirm; // from a leaf's first Fault, or from when its audit is due if later, to its quorum
         uint32 contest; // from the quorum to the slash
         uint32 panel; // for appeals
         uint32 grace; // a version that left the async window stays open this long

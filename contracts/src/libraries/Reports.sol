@@ -4,9 +4,9 @@ pragma solidity ^0.8.28;
 import {IRunCoordinator} from "../interfaces/IRunCoordinator.sol";
 
 /// @title How reports on single leaves of one submission add up to a conviction, or to nothing
-/// @notice A leaf needs its quorum within `confirm` of its own first report. New leaves open only until `confirm` after
-/// the submission's first report, or until its audit is due if that is later: so one validator cannot keep a submission
-/// frozen, and an early report cannot end an audit before its time.
+/// @notice A leaf needs its quorum within `confirm` of its own first report, or of when its audit is due if that is later:
+/// an early report cannot close a leaf before the others have audited it. New leaves open only until `confirm` after the
+/// submission's first report, or until its audit is due if that is later: so one validator cannot keep a submission frozen.
 library Reports {
     struct Leaf {
         uint40 firstAt;
@@ -35,7 +35,7 @@ library Reports {
             if (case_.firstAt == 0) case_.firstAt = uint40(block.timestamp);
             case_.latestAt = uint40(block.timestamp);
             entry.firstAt = uint40(block.timestamp);
-        } else if (block.timestamp > uint256(entry.firstAt) + confirm) {
+        } else if (block.timestamp > _closesAt(entry.firstAt, due, confirm)) {
             return (false, entry.count);
         }
         entry.voters |= bit;
@@ -52,12 +52,17 @@ library Reports {
 
     /// @notice Whether no leaf can reach its quorum any more.
     function isUndecided(Case storage case_, uint256 due, uint32 confirm) internal view returns (bool) {
-        return case_.executableAt == 0 && block.timestamp > uint256(case_.latestAt) + confirm && block.timestamp > due;
+        return case_.executableAt == 0 && block.timestamp > _closesAt(case_.latestAt, due, confirm);
     }
 
     /// @notice When a submission of `submittedAt` has been open to audit for long enough.
     function dueAt(uint40 submittedAt, IRunCoordinator.Windows storage windows) internal view returns (uint256) {
         return uint256(submittedAt) + windows.available + windows.audit;
+    }
+
+    /// @dev The last second in which votes count on a leaf that was opened at `openedAt`.
+    function _closesAt(uint40 openedAt, uint256 due, uint32 confirm) private pure returns (uint256) {
+        return (openedAt > due ? openedAt : due) + confirm;
     }
 
     function _mayOpen(Case storage case_, uint256 due, uint32 confirm) private view returns (bool) {

@@ -120,15 +120,15 @@ contract ReportFreezeTest is NetworkFixture {
 
     function test_TheQuorumCountsInTheLastSecondOfItsWindow() public {
         reportBy(0, 1, commitment, 5, 8);
-        VM.warp(START + DUE - 1 + CONFIRM);
+        VM.warp(START + DUE + CONFIRM);
         reportBy(1, 2, commitment, 5, 8);
 
-        assertLeaf(commitment, 5, START + DUE - 1, 3, START + DUE - 1 + CONFIRM + CONTEST);
+        assertLeaf(commitment, 5, START + DUE - 1, 3, START + DUE + CONFIRM + CONTEST);
     }
 
     function test_VotesAfterTheWindowDoNotCount() public {
         reportBy(0, 2, commitment, 5, 8);
-        VM.warp(START + DUE + CONFIRM);
+        VM.warp(START + DUE + CONFIRM + 1);
         reportBy(2, 1, commitment, 5, 8);
 
         assertLeaf(commitment, 5, START + DUE - 1, 2, 0);
@@ -194,12 +194,38 @@ contract ReportBeforeDueTest is NetworkFixture {
         assertLeaf(commitment, 6, START + DUE, 3, START + DUE + CONTEST);
     }
 
-    function test_NothingIsUndecidedBeforeThen() public {
+    function test_NewLeavesDoNotOpenAfterThen() public {
+        VM.warp(START + DUE + 1);
+        reportBy(1, 3, commitment, 6, 8);
+
+        assertLeaf(commitment, 6, 0, 0, 0);
+    }
+
+    function test_TheReportedLeafTakesVotesUntilConfirmAfterThen() public {
         VM.warp(START + DUE);
+        reportBy(1, 1, commitment, 5, 8);
+        VM.warp(START + DUE + CONFIRM);
+        reportBy(2, 1, commitment, 5, 8);
+
+        assertLeaf(commitment, 5, START, 3, START + DUE + CONFIRM + CONTEST);
+        VM.warp(START + DUE + CONFIRM + CONTEST);
+        conclude(commitment);
+        assertState(commitment, IRunCoordinator.State.Slashed);
+    }
+
+    function test_AfterThatNoVoteCounts() public {
+        VM.warp(START + DUE + CONFIRM + 1);
+        reportBy(1, 3, commitment, 5, 8);
+
+        assertLeaf(commitment, 5, START, 1, 0);
+    }
+
+    function test_NothingIsUndecidedBeforeThat() public {
+        VM.warp(START + DUE + CONFIRM);
         conclude(commitment);
         assertState(commitment, IRunCoordinator.State.Faulted);
 
-        VM.warp(START + DUE + 1);
+        VM.warp(START + DUE + CONFIRM + 1);
         conclude(commitment);
         assertState(commitment, IRunCoordinator.State.Voided);
     }
