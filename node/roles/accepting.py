@@ -1,6 +1,7 @@
 """What the trainer may train on: submissions that a quorum signed, whole, recent, and scored anew."""
 
 import asyncio
+import hashlib
 from dataclasses import dataclass, field
 
 from ledger.base import Address, Digest, State, Version
@@ -14,12 +15,15 @@ from node.record import Submission
 from node.roles.directory import validators
 from node.roles.intake import Intake
 from node.roles.member import Member
+from node.roles.pauses import Pauses
 from node.roles.subject import claim_of, decoded_subject
 from node.tasks.taskset import Taskset
 from node.training.batch import TrainingGroup, window
 from node.verdicts import Rejected
 
 ASK_SECONDS = 2.0  # between two questions about one submission
+ASKED_AT_ONCE = 8  # submissions
+STALLED_SECONDS = 3.0  # for a validator's whole answer; it rests where it takes longer
 
 
 @dataclass(slots=True)
@@ -31,15 +35,23 @@ class AcceptedGroups:
     intake: Intake
     groups: dict[Digest, tuple[TrainingGroup, ...]] = field(default_factory=dict)
     asked: dict[Digest, float] = field(default_factory=dict)  # when, monotonic
+    pauses: Pauses = field(init=False)  # of validators that stalled
+    scoring: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file in memory at a time
+
+    def __post_init__(self) -> None:
+        self.pauses = Pauses(self.member.clock)
 
     async def look(self, version: Version) -> None:
         """Takes in what has been accepted and can make `version`, and drops what cannot any more."""
         usable = {s.made.commitment: s for s in self._recent(version) if s.state in {State.SUBMITTED, State.SETTLED}}
         self.groups = {commitment: groups for commitment, groups in self.groups.items() if commitment in usable}
         self.asked = {commitment: when for commitment, when in self.asked.items() if commitment in usable}
-        for commitment, submission in usable.items():
-            if commitment not in self.groups and self._is_time(submission):
-                await self._take(submission)
+        wanted = [s for commitment, s in usable.items() if commitment not in self.groups and self._is_time(s)]
+        places = asyncio.Semaphore(ASKED_AT_ONCE)
+        ends = await asyncio.gather(*(self._take_in(places, each) for each in wanted), return_exceptions=True)
+        for end in ends:
+            if end is not None:
+                raise end
 
     def available(self) -> list[TrainingGroup]:
         return [group for groups in self.groups.values() for group in groups]
@@ -57,6 +69,10 @@ class AcceptedGroups:
         self.asked[submission.made.commitment] = now
         return True
 
+    async def _take_in(self, places: asyncio.Semaphore, submission: Submission) -> None:
+        async with places:
+            await self._take(submission)
+
     async def _take(self, submission: Submission) -> None:
         commitment = submission.made.commitment
         if not await self._signed(submission):
@@ -65,7 +81,8 @@ class AcceptedGroups:
             warn("an accepted file is not here, asking again", commitment=commitment)
             return
         try:
-            self.groups[commitment] = await asyncio.to_thread(self._scored, submission)
+            async with self.scoring:
+                self.groups[commitment] = await asyncio.to_thread(self._scored, submission)
         except Malformed as error:
             self.groups[commitment] = ()
             warn("a quorum accepted what fails here: not trained on", commitment=commitment, reason=error)
@@ -78,14 +95,29 @@ class AcceptedGroups:
         """Whether a quorum's signatures are on chain, or in the hands of a validator."""
         if submission.state == State.SETTLED:
             return True
-        urls = validators(self.member.record, self.member.account).values()
-        return any(await asyncio.gather(*(self._signed_at(url, submission.made.commitment) for url in urls)))
-
-    async def _signed_at(self, url: str, commitment: Digest) -> bool:
+        others = validators(self.member.record, self.member.account).items()
+        awake = [(who, url) for who, url in others if not self.pauses.rests(_place(who))]
+        asked = [asyncio.create_task(self._signed_at(*each, submission.made.commitment)) for each in awake]
         try:
-            batch = await self.member.peers.batch(url, commitment)
+            for answer in asyncio.as_completed(asked):
+                if await answer:
+                    return True
+            return False
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _signed_at(self, who: Address, url: str, commitment: Digest) -> bool:
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                batch = await self.member.peers.batch(url, commitment)
+        except TimeoutError:
+            self.pauses.note(_place(who), done=False)
+            return False
         except (NotFound, Malformed):
             return False
+        self.pauses.note(_place(who), done=True)
         return await asyncio.to_thread(self.is_quorum, batch, commitment)
 
     def is_quorum(self, batch: SignedBatch, commitment: Digest) -> bool:
@@ -125,3 +157,8 @@ class AcceptedGroups:
             rewards = tuple(self.tasks.score(item, row.output_ids, row.finish) for row in rows)
             groups.append(TrainingGroup(made.commitment, provider, made.version, group, rows, rewards))
         return tuple(groups)
+
+
+def _place(who: Address) -> Digest:
+    """Under which a validator's pause is noted."""
+    return Digest(hashlib.sha256(who.encode()).digest())

@@ -26,9 +26,9 @@ def validators(record: Record, me: Address) -> dict[Address, str]:
 
 
 def file_holders(record: Record, node: Address, me: Address) -> tuple[str, ...]:
-    """Who may hold a rollout file of `node`: validators, trainer, itself last, since it alone may gain by stalling."""
+    """Who may hold a rollout file of `node`: itself, which made it, then validators and trainer."""
     params = record.run.params
-    return tuple(dict.fromkeys(_urls(record, (*params.validators, params.trainer, node), me)))
+    return tuple(dict.fromkeys(_urls(record, (node, *params.validators, params.trainer), me)))
 
 
 def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:

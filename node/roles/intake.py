@@ -1,14 +1,15 @@
 """Taking in rollout files: whole, no larger than permitted, and hashing to the root that the chain holds."""
 
 import asyncio
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.peers.server import NotYet
 from node.record import Record, Submission
-from node.roles.directory import file_holders
+from node.roles.directory import file_holders, url_of
 from node.roles.member import Member
 from node.rollouts.file import file_root, size_limit
 from node.rollouts.store import RolloutStore
@@ -23,6 +24,8 @@ class Intake:
     member: Member
     store: RolloutStore
     patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
+    share_seconds: float = 30.0  # for one holder to send the whole of it
+    rng: random.Random = field(default_factory=random.Random)
 
     @property
     def max_file_bytes(self) -> int:
@@ -74,11 +77,14 @@ class Intake:
     async def fetch(self, commitment: Digest) -> bool:
         """Asks whoever may hold the file; whether it is here now.
 
-        One after the other, but none waits for long for the one before it: whoever stalls holds nobody up.
+        The worker itself first, then in an order of this node's own that nobody can stand at the head of. None waits
+        for long for the one before it: whoever stalls holds nobody up.
         """
         member = self.member
         node = member.record.submissions[commitment].made.node
         holders = list(file_holders(member.record, node, member.account))
+        self.rng.shuffle(holders)
+        holders.sort(key=lambda url: url != url_of(member.record, node))
         asking: set[asyncio.Task[bool]] = set()
         try:
             while holders or asking:
@@ -97,8 +103,10 @@ class Intake:
 
     async def _fetch_from(self, url: str, commitment: Digest) -> bool:
         try:
-            await self.take(commitment, await self.member.peers.submission(url, commitment, self.max_file_bytes))
-        except (NotFound, Malformed):
+            async with asyncio.timeout(self.share_seconds):
+                data = await self.member.peers.submission(url, commitment, self.max_file_bytes)
+            await self.take(commitment, data)
+        except (NotFound, Malformed, TimeoutError):
             return False
         return True
 

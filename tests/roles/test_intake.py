@@ -33,19 +33,38 @@ async def test_a_file_is_taken_only_when_it_is_what_was_committed_to(build: Buil
     assert (await intake.get(commitment), await intake.wants(commitment)) == (data, False)
 
 
-async def test_a_file_is_had_from_another_when_the_first_one_asked_stalls(build: Build) -> None:
-    network = await build(validators=2)
-    commitment = await network.commit_honestly(await network.worker())
+async def test_a_file_is_had_from_another_when_the_first_ones_asked_stall(build: Build) -> None:
+    network = await build(validators=3)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    holding = await network.validator(1)
+    holding.role.intake.store.put(commitment, worker.role.maker.intake.store.get(commitment))
 
     async with tar_pit() as url:
-        await network.connect(network.validators[0]).set_endpoint(url)  # asked first
-        asking = await network.validator(1)
+        for account in (worker.account, network.validators[0]):  # the worker is asked first
+            await network.connect(account).set_endpoint(url)
+        asking = await network.validator(2)
         await asking.member.sync()
         asking.role.intake.patience_seconds = 0.05
         started = time.monotonic()
 
         assert await asking.role.intake.fetch(commitment)
         assert time.monotonic() - started < 5  # a question of its kind is given up after 20
+
+
+async def test_a_holder_that_never_comes_to_an_end_is_left_after_its_share(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    async with tar_pit() as url:
+        await network.connect(worker.account).set_endpoint(url)
+        asking = await network.validator()
+        await asking.member.sync()
+        asking.role.intake.share_seconds = 0.1
+        started = time.monotonic()
+
+        assert not await asking.role.intake.fetch(commitment)
+        assert time.monotonic() - started < 5
 
 
 async def test_requests_of_strangers_do_not_make_a_node_read_the_chain_more_often_than_it_does_anyway(

@@ -1,6 +1,7 @@
 """The trainer: what it trains on, and that a kill loses no step and uses no group twice."""
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from node.runspec import RunSpec
 from node.training.hyper import Hyper
 from node.training.step import Learner
 from tests.roles.network import TRAINER, Build, Network, Part
-from tests.roles.stage import Watched, key, until
+from tests.roles.stage import Watched, key, tar_pit, until
 
 
 class Killed(Exception):
@@ -153,6 +154,34 @@ async def test_accepted_work_is_put_aside_when_it_is_reported_before_it_was_used
 
     assert network.state(commitment) == State.FAULTED
     assert accepted.groups == {}
+
+
+async def test_a_validator_that_stalls_or_drips_holds_up_neither_a_signed_list_nor_the_other_submissions(
+    build: Build,
+) -> None:
+    network = await build(validators=2, quorum=1)
+    trainer = await network.trainer()
+    commitments = [await network.commit_honestly(await network.worker(number)) for number in (100, 200)]
+    honest = await network.validator(1)
+    domain = Domain(network.chain.chain_id, network.chain.runs.address)
+    for commitment in commitments:
+        signature = sign(network.validators[1], domain, Batch(network.run, (commitment,)))
+        honest.role.closer.batcher.batches[commitment] = SignedBatch(network.run, (commitment,), (signature,))
+    network.chain.mine(20)
+    async with tar_pit() as url:
+        await network.connect(network.validators[0]).set_endpoint(url)
+        await trainer.member.sync()
+        started = time.monotonic()
+        await trainer.role.accepted.look(Version(1))
+        assert set(trainer.role.accepted.groups) == set(commitments)
+        assert time.monotonic() - started < 2.5  # the stalling one is given 3 s
+
+        honest.role.closer.batcher.batches.clear()
+        trainer.role.accepted.groups.clear()
+        trainer.role.accepted.asked.clear()
+        await trainer.role.accepted.look(Version(1))
+        assert len(trainer.role.accepted.pauses.resting) == 1
+        assert trainer.role.accepted.groups == {}
 
 
 async def accepted_work_before_due(network: Network) -> Digest:
