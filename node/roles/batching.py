@@ -34,6 +34,7 @@ class Batcher:
     batches: dict[Digest, SignedBatch] = field(default_factory=dict)
     signatures: OrderedDict[tuple[Digest, ...], bytes] = field(default_factory=OrderedDict)
     signing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    share_seconds: float = 5.0  # for the others to answer about one list
 
     async def sign(self, commitments: Sequence[Digest]) -> bytes:
         """This validator's signature over the list."""
@@ -68,17 +69,39 @@ class Batcher:
         """Asks for the whole list, then once more for what a quorum would have signed without the rest."""
         answers = await self._ask(commitments)
         if not await self._keep(commitments, answers):
-            signable = undisputed(commitments, answers.values(), self.member.run.params.quorum - 1)
+            signable = undisputed(commitments, answers.values(), self._quorum - 1)
             if signable and signable != commitments:
                 await self._keep(signable, await self._ask(signable))
 
     async def _ask(self, commitments: list[Digest]) -> Answers:
-        """What the other validators answer; a signature in it is that validator's."""
-        others = validators(self.member.record, self.member.account)
-        answers = await asyncio.gather(*(self._ask_one(who, url, commitments) for who, url in others.items()))
-        return {who: answer for who, answer in zip(others, answers, strict=True) if answer is not None}
+        """What the other validators answer; a signature in it is that validator's.
 
-    async def _ask_one(self, who: Address, url: str, commitments: list[Digest]) -> BatchAnswer | None:
+        Nobody is waited for once enough have signed, nor longer than `share_seconds`.
+        """
+        others = validators(self.member.record, self.member.account)
+        asking = {asyncio.create_task(self._ask_one(who, url, commitments)) for who, url in others.items()}
+        answers: Answers = {}
+        try:
+            async with asyncio.timeout(self.share_seconds):
+                for next_answer in asyncio.as_completed(asking):
+                    who, answer = await next_answer
+                    if answer is not None:
+                        answers[who] = answer
+                    if sum(each.signature is not None for each in answers.values()) + 1 >= self._quorum:
+                        break
+        except TimeoutError:
+            warn("not all validators answered about a batch", answered=len(answers), asked=len(others))
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        return answers
+
+    @property
+    def _quorum(self) -> int:
+        return self.member.run.params.quorum
+
+    async def _ask_one(self, who: Address, url: str, commitments: list[Digest]) -> tuple[Address, BatchAnswer | None]:
         batch = Batch(self.member.run.id, tuple(commitments))
         try:
             answer = await self.member.peers.propose(url, self.member.run.id, commitments)
@@ -88,13 +111,13 @@ class Batcher:
                     raise Malformed("signed by another key")
         except (NotFound, Malformed, InvalidSignature) as error:
             warn("no signature for a batch", url=url, reason=error)
-            return None
-        return answer
+            return who, None
+        return who, answer
 
     async def _keep(self, commitments: list[Digest], answers: Answers) -> bool:
         """Whether `answers` and this validator make a quorum; the batch is kept then."""
         signatures = {who: answer.signature for who, answer in answers.items() if answer.signature is not None}
-        quorum = self.member.run.params.quorum
+        quorum = self._quorum
         if len(signatures) + 1 < quorum:
             return False
         signatures[self.member.account] = await self.sign(commitments)

@@ -1,5 +1,7 @@
 """What is asked for a second time after refusals, and whose turn it is."""
 
+import time
+
 import pytest
 
 from ledger.base import Block, Digest
@@ -7,6 +9,7 @@ from node.peers.wire import BatchAnswer
 from node.roles.batching import undisputed
 from node.roles.turns import is_turn
 from tests.roles.network import Build
+from tests.roles.stage import tar_pit
 
 A, B, C = (Digest(bytes([n]) * 32) for n in (1, 2, 3))
 
@@ -20,6 +23,36 @@ def test_entries_remain_when_enough_others_did_not_refuse_them() -> None:
     assert undisputed([A, B, C], honest, least=2) == [A]
     assert undisputed([A, B, C], [liar, honest[0]], least=2) == []
     assert undisputed([A], [BatchAnswer(b"signed", ()), honest[0]], least=2) == [A]
+
+
+async def yes(_: object) -> bool:
+    return True
+
+
+async def test_a_validator_that_stalls_is_not_waited_for_when_a_quorum_signs_without_it(build: Build) -> None:
+    network = await build(validators=3, quorum=2)
+    asking, signing = await network.validator(0), await network.validator(1)
+    commitment = await network.commit_honestly(await network.worker())
+    object.__setattr__(signing.mailbox, "acceptable", yes)
+    batcher = asking.role.closer.batcher
+
+    async with tar_pit() as url:
+        await network.connect(network.validators[2]).set_endpoint(url)
+        await asking.member.sync()
+        await signing.member.sync()
+        started = time.monotonic()
+        await batcher._collect([commitment])
+        assert time.monotonic() - started < 2  # the stalling one is given 5 s
+        assert len(batcher.batches[commitment].signatures) == 2
+
+        batcher.batches.clear()
+        batcher.share_seconds = 0.5
+        for account in network.validators[1:]:
+            await network.connect(account).set_endpoint(url)
+        await asking.member.sync()
+        await batcher._collect([commitment])
+        assert time.monotonic() - started < 4  # such a question is given up after 5
+        assert batcher.batches == {}
 
 
 @pytest.mark.parametrize(
