@@ -129,5 +129,10 @@ class Batcher:
 
 
 def undisputed(commitments: Sequence[Digest], answers: Collection[BatchAnswer], least: int) -> list[Digest]:
-    """The entries that at least `least` of `answers` do not refuse: a single refusal must not hold up any."""
-    return [c for c in commitments if sum(c not in answer.refused for answer in answers) >= least]
+    """The entries that at least `least` of `answers` do not refuse: a single refusal must not hold up any.
+
+    Neither a signature nor a refusal of anything listed is no agreement: whoever answers so refuses all.
+    """
+    listed = set(commitments)
+    counting = [each for each in answers if each.signature is not None or listed & set(each.refused)]
+    return [c for c in commitments if sum(c not in answer.refused for answer in counting) >= least]

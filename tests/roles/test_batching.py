@@ -25,6 +25,14 @@ def test_entries_remain_when_enough_others_did_not_refuse_them() -> None:
     assert undisputed([A], [BatchAnswer(b"signed", ()), honest[0]], least=2) == [A]
 
 
+def test_an_answer_that_neither_signs_nor_refuses_what_is_listed_refuses_everything() -> None:
+    honest = BatchAnswer(None, (B,))
+
+    for empty in (BatchAnswer(None, ()), BatchAnswer(None, (C,))):  # C is not on the list
+        assert undisputed([A, B], [empty, honest], least=2) == []
+        assert undisputed([A, B], [empty, honest], least=1) == [A]
+
+
 async def yes(_: object) -> bool:
     return True
 
