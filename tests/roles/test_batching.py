@@ -22,7 +22,7 @@ def test_entries_remain_when_enough_others_did_not_refuse_them() -> None:
     assert undisputed([A, B, C], [liar, *honest], least=2) == [A]
     assert undisputed([A, B, C], honest, least=2) == [A]
     assert undisputed([A, B, C], [liar, honest[0]], least=2) == []
-    assert undisputed([A], [BatchAnswer(b"signed", ()), honest[0]], least=2) == [A]
+    assert undisputed([A, B], [BatchAnswer(b"signed", ()), honest[0]], least=2) == [A]
 
 
 def test_an_answer_that_neither_signs_nor_refuses_what_is_listed_refuses_everything() -> None:
