@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import time as machine_time
 from typing import Final, Literal
 
 from web3.exceptions import BlockNotFound
@@ -13,6 +14,7 @@ from ledger.errors import Unreachable
 from ledger.translation import BadAnswer
 
 REMEMBERED: Final = 4096  # headers; about 1 MB
+AHEAD_SECONDS: Final = 3600  # a block this far ahead of the machine's clock is a lie, or the clock is off by as much
 SETTLED_DEPTH: Final = 32  # blocks: deeper than any reorg seen on an OP stack or made in a test
 
 
@@ -32,13 +34,16 @@ class Header:
 class Headers:
     """Headers of one chain. One that a reorg could still replace is asked for every time."""
 
-    def __init__(self, endpoints: Endpoints) -> None:
+    def __init__(self, endpoints: Endpoints, ahead_seconds: float | None = None) -> None:
+        """`ahead_seconds`: how far ahead of this machine's clock a block may be; None on a devnet, where time can be
+        set forward."""
         self._endpoints = endpoints
+        self._ahead = ahead_seconds
         self._settled: OrderedDict[int, Header] = OrderedDict()
         self.highest = 0  # block number seen so far
 
     async def latest(self) -> Header:
-        header = await self._endpoints.ask(read_latest)
+        header = await self._endpoints.ask(self._latest)
         self.highest = max(self.highest, header.number)
         return header
 
@@ -47,7 +52,7 @@ class Headers:
         if number in self._settled:
             self._settled.move_to_end(number)
             return self._settled[number]
-        header = await self._endpoints.ask(lambda w3: read_header(w3, number))
+        header = await self._endpoints.ask(lambda w3: self._numbered(w3, number))
         if header is not None and number + SETTLED_DEPTH <= self.highest:
             self._settled[number] = header
             if len(self._settled) > REMEMBERED:
@@ -91,6 +96,20 @@ class Headers:
         header = await self.get(number)
         if header is None:
             raise Unreachable(f"block {number} is gone from the RPC endpoint")
+        return header
+
+    async def _latest(self, w3: Web3) -> Header:
+        return self._believed(await read_latest(w3))
+
+    async def _numbered(self, w3: Web3, number: int) -> Header | None:
+        header = await read_header(w3, number)
+        return None if header is None else self._believed(header)
+
+    def _believed(self, header: Header) -> Header:
+        """`header`, unless it is from the future: validators sign times, and act by them. Raises: BadAnswer."""
+        ahead = header.time - machine_time()
+        if self._ahead is not None and ahead > self._ahead:
+            raise BadAnswer(f"block {header.number} is {ahead:.0f} s ahead of this machine's clock: one is wrong")
         return header
 
 

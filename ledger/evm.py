@@ -29,7 +29,7 @@ from ledger.base import (
     Windows,
 )
 from ledger.beacons import BeaconReader
-from ledger.blocks import Headers
+from ledger.blocks import AHEAD_SECONDS, Headers
 from ledger.commitments import commitment
 from ledger.contracts import Contracts
 from ledger.deployment import Deployment
@@ -88,9 +88,9 @@ class EvmLedger:
             JournalError: the journal cannot be used.
         """
         endpoints = Endpoints(rpc_urls, deployment.chain_id)
-        headers = Headers(endpoints)
         try:
             await endpoints.require_chain()
+            headers = Headers(endpoints, None if await endpoints.is_anvil() else AHEAD_SECONDS)
             await Contracts(endpoints, deployment).require()
             beacons = await BeaconReader.open(endpoints, headers, deployment.confirmations)
             sender: Sender | None = None

@@ -36,7 +36,7 @@ class Closer:
     member: Member
     casebook: Casebook
     batcher: Batcher
-    tried: dict[_Act, int] = field(default_factory=dict)  # when it was last sent, block time
+    tried: dict[_Act, float] = field(default_factory=dict)  # when it was last sent, monotonic: blocks' times may lie
     done: set[_Act] = field(default_factory=set)  # reports that the chain took, whether or not they counted
 
     async def close(self, acceptable: Acceptable) -> None:
@@ -133,7 +133,7 @@ class Closer:
 
     async def _send(self, act: _Act, sending: Sending) -> bool:
         """Sends a transaction, unless the same was sent within a turn; whether the chain took it."""
-        now = self.member.record.head.time
+        now = self.member.clock.monotonic()
         if act in self.tried and now < self.tried[act] + TURN_SECONDS:
             return False
         self.tried[act] = now

@@ -354,6 +354,40 @@ async def test_an_op_stack_beacon_is_the_mix_of_the_first_block_with_an_origin_2
         await ledger.close()
 
 
+# --- Time
+
+
+async def test_a_block_from_the_future_is_not_believed_on_a_chain_whose_time_nobody_sets(scene: EvmScene) -> None:
+    ahead = 0
+
+    async def op_geth(request: dict) -> web.Response | None:
+        if request["method"] == "web3_clientVersion":
+            return result(request, "Geth/v1.101")
+        if request["method"] != "eth_getBlockByNumber" or not ahead:
+            return None
+        block = await ask(scene.anvil.rpc_url, request["method"], *request["params"])
+        return result(request, block | {"timestamp": hex(int(block["timestamp"], 16) + ahead)})
+
+    async with RpcProxy(scene.anvil.rpc_url, op_geth) as proxy:
+        ledger = await _reader(proxy.url, scene.deployment)
+        true = await ledger.head()
+        ahead = 3000  # a clock may be off by that
+        assert (await ledger.head()).time == true.time + 3000
+        ahead = 100_000
+        with pytest.raises(Unreachable, match="ahead of this machine's clock"):
+            await ledger.head()
+        ahead = 0
+        assert await ledger.head() == true
+        await ledger.close()
+
+    async with RpcProxy(scene.anvil.rpc_url) as proxy:
+        await ask(proxy.url, "evm_increaseTime", 100_000)
+        await ask(proxy.url, "evm_mine")
+        devnet = await _reader(proxy.url, scene.deployment)
+        assert (await devnet.head()).time >= true.time + 100_000
+        await devnet.close()
+
+
 # --- Keys
 
 
