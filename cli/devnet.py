@@ -34,12 +34,15 @@ def devnet(
     from node.devnet.network import Show, play
     from node.models.resolve import resolve
     from node.roles.frauds import workmanship
+    from node.runtime import EngineChoice
 
     fraud = None if cheat == "none" else cheat
     workmanship(fraud)
+    EngineChoice(engine)
     resolve(model, lambda line: typer.echo(line, err=json))
     place = folder or Path(tempfile.mkdtemp(prefix="intellect-node-devnet-"))
     place.mkdir(parents=True, exist_ok=True)
+    typer.echo(f"files and logs: {place}", err=json)
     show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)
     found = run_async(play(show, _connect, lambda line: typer.echo(line, err=json)))
     _print(found, json)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE = "INTELLECT_NODE_PASSWORD"
 RPC_VARIABLE = "INTELLECT_NODE_RPC"
+BASE_SEPOLIA = 84532
 BASE_SEPOLIA_RPC = "https://sepolia.base.org"
 
 T = TypeVar("T")
@@ -56,6 +58,10 @@ def password(file: Path | None, confirm: bool = False) -> str:
             raise ConfigError(f"password file {file} cannot be read: {error}") from error
     if PASSWORD_VARIABLE in os.environ:
         return os.environ[PASSWORD_VARIABLE]
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"no password: there is no terminal to ask at. Give --password-file, or set {PASSWORD_VARIABLE}"
+        )
     answer: str = typer.prompt("Password of the wallet", hide_input=True, confirmation_prompt=confirm, err=True)
     return answer
 
@@ -71,7 +77,14 @@ async def connect(
 ) -> "Ledger":
     """The chain, as `account` sees it: the deployment's file, or the one that ships for the chain."""
     from ledger.connection import open_ledger
+    from ledger.deployment import for_chain
+    from ledger.errors import NotDeployed
 
+    if not rpc and deployment is None and for_chain(BASE_SEPOLIA) is None:
+        raise NotDeployed(
+            "no contracts ship for Base Sepolia, the default chain: name a chain with --rpc URL and its contracts with "
+            "--deployment FILE (`intellect-node deploy` makes them)"
+        )
     return await open_ledger(rpc or [BASE_SEPOLIA_RPC], deployment, account, home.journal)
 
 

@@ -1,6 +1,5 @@
 """Commands that ask: status, rewards, rollouts, checkpoints, paths; and the small ones beside them."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -296,21 +295,22 @@ def purge(
     models: Annotated[bool, typer.Option("--models", help="The cached models too.")] = False,
     home: HomeFolder = None,
 ) -> None:
-    """Delete the files of finished and abandoned runs: weights, rollouts, evidence. Wallets and journals stay."""
+    """Delete the files of all runs: weights, training states, rollouts, evidence. Wallets and journals stay."""
     from node.models.cache import default_cache
+    from node.queries import delete_unused, run_folders
 
     place = home_of(home)
-    doomed = [place.folder / "runs", place.folder / "exports", *([default_cache()] if models else [])]
-    doomed = [folder for folder in doomed if folder.exists()]
-    if not doomed:
+    found = [*run_folders(place), *(folder for folder in (place.folder / "exports",) if folder.exists())]
+    found += [default_cache()] if models and default_cache().exists() else []
+    for folder in found:
+        typer.echo(str(folder))
+    if not found:
         typer.echo("nothing to delete")
         return
-    for folder in doomed:
-        typer.echo(str(folder))
     if not yes:
-        typer.confirm("Delete these folders?", abort=True)
-    for folder in doomed:
-        shutil.rmtree(folder)
+        typer.confirm("Delete these folders? Unfinished runs cannot go on without them.", abort=True)
+    for folder in found:
+        delete_unused(folder)
 
 
 def register(app: typer.Typer) -> None:

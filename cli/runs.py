@@ -51,7 +51,10 @@ def deploy(
 
     from ledger.base import TOKEN_UNIT
     from ledger.deploy import deploy as deploy_contracts
+    from node.errors import ConfigError
 
+    if out.exists():
+        raise ConfigError(f"{out} exists: it may name contracts that are in use, so name another file with --out")
     account = unlock(wallet, home_of(home), password_file)
     made = run_async(
         deploy_contracts(
@@ -83,7 +86,7 @@ def create(
     max_provider_share: Annotated[
         float, typer.Option("--max-provider-share", help="Most of a training batch that one provider gives.")
     ] = 1.0,
-    pot: Annotated[int | None, typer.Option("--pot", help="Whole tokens that pay for the work.")] = None,
+    pot: Annotated[int | None, typer.Option("--pot", help="Whole tokens that pay for the work.", min=0)] = None,
     home: HomeFolder = None,
     password_file: PasswordFile = None,
     json: Json = False,

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 from ledger.base import Address, Digest, Ledger, RunId, State, Version
-from node.config import Home
-from node.errors import ConfigError, NotFound
+from node.config import Home, StateFolder
+from node.errors import ConfigError, NotFound, StoreError
+from node.files import locked
 from node.record import Record, Submission
 from node.roles.directory import weight_sources
 from node.roles.registration import stake_per_node
@@ -184,3 +185,20 @@ def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int
     made = submission.made
     rows = read_rollouts(spec, path)
     return export_parquet([export.SubmissionRows(commitment, made.node, made.version, made.slot, rows)], out)
+
+
+def run_folders(home: Home) -> list[Path]:
+    """The folders that roles keep, one per run and key."""
+    return sorted(folder for folder in (home.folder / "runs").glob("*/*") if folder.is_dir())
+
+
+def delete_unused(folder: Path) -> None:
+    """Deletes a folder that no running role holds.
+
+    Raises: ConfigError: a process of this machine holds it. StoreError: it cannot be deleted.
+    """
+    try:
+        with locked(StateFolder(folder).lock):
+            rmtree(folder)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be deleted: {error.strerror or error}") from error

@@ -51,7 +51,10 @@ def _read(path: Path) -> Evidence:
             data = file.read(MAX_EVIDENCE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    return Evidence.parse(data)
+    try:
+        return Evidence.parse(data)
+    except Malformed as error:
+        raise ConfigError(f"{path} is no evidence file: {error}") from error
 
 
 async def _look(

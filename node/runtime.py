@@ -51,6 +51,8 @@ from node.transport import make_app, serve, session
 if TYPE_CHECKING:
     from node.training.step import Learner
 
+ENGINES = ("transformers", "scripted")  # scripted: a shipped fake without a model, for tests of networks
+
 Connect = Callable[[LocalAccount], Awaitable[Ledger]]
 
 
@@ -60,6 +62,10 @@ class EngineChoice:
 
     name: str = "transformers"
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ENGINES:
+            raise ConfigError(f"there is no engine {self.name!r}: choose one of {', '.join(ENGINES)}")
 
 
 async def open_run(ledger: Ledger, run: int) -> tuple[Run, RunSpec]:
@@ -169,16 +175,13 @@ def policy_of(spec: RunSpec) -> Policy:
 
 
 def make_engine(choice: EngineChoice, policy: Policy) -> Engine:
-    """Raises: ConfigError: there is no engine of that name."""
-    if choice.name == "transformers":
-        from node.engines.transformers import TransformersEngine
-
-        return TransformersEngine(policy, choice.threads)
     if choice.name == "scripted":
         from node.engines.scripted import ScriptedEngine
 
         return ScriptedEngine(policy)
-    raise ConfigError(f"there is no engine {choice.name!r}: choose transformers")
+    from node.engines.transformers import TransformersEngine
+
+    return TransformersEngine(policy, choice.threads)
 
 
 async def run_worker(

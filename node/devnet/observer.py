@@ -14,6 +14,7 @@ from ledger.base import (
     Digest,
     Event,
     Expired,
+    Fault,
     Ledger,
     Reported,
     RunEnded,
@@ -23,11 +24,13 @@ from ledger.base import (
     Version,
     Voided,
 )
+from ledger.errors import InvalidSignature
+from ledger.messages import Domain, NoFault, SignedMessage, recover
 from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.errors import Malformed, NotFound
 from node.peers.client import PeerClient
 from node.record import Record
-from node.roles.directory import file_holders, url_of, weight_sources
+from node.roles.directory import file_holders, url_of, validators, weight_sources
 from node.roles.intake import require_root
 from node.rollouts.file import decode_file, size_limit
 from node.rollouts.rollout import Rollout
@@ -52,6 +55,8 @@ class Observer:
     started: float = field(default_factory=time.monotonic)
     files: dict[Digest, tuple[Rollout, ...]] = field(default_factory=dict)
     findings: dict[Digest, Rejected] = field(default_factory=dict)
+    faults: dict[Digest, list[Fault]] = field(default_factory=dict)  # that validators signed, by commitment
+    audits: dict[tuple[Digest, Address], int] = field(default_factory=dict)  # rollouts that a validator found clean
     holders: dict[Version, set[Address]] = field(default_factory=dict)
     chunks: dict[Digest, int] = field(default_factory=dict)
 
@@ -115,21 +120,45 @@ class Observer:
                     continue
 
     async def _fetch_evidence(self) -> None:
-        for submission in self.record.submissions.values():
+        """The evidence of faults on chain, and what validators signed about submissions that are final."""
+        for commitment, submission in self.record.submissions.items():
             for report in submission.reports:
-                if report.evidence not in self.findings:
-                    await self._fetch_finding(report)
+                await self._fetch_finding(report.validator, report.evidence)
+            if submission.state.final and commitment not in self.faults:
+                await self._fetch_statements(commitment)
 
-    async def _fetch_finding(self, report: Reported) -> None:
-        url = url_of(self.record, report.validator)
-        if url is None:
+    async def _fetch_statements(self, commitment: Digest) -> None:
+        said = []
+        for who, url in validators(self.record, NOBODY).items():
+            try:
+                said += [(who, signed) for signed in await self.peers.verdicts(url, commitment)]
+            except (NotFound, Malformed):
+                continue
+        for signer, signed in said:
+            if _signer(self.domain, signed) != signer:
+                continue
+            if isinstance(signed.message, NoFault):
+                self.audits[commitment, signer] = len(signed.message.leaves)
+            if isinstance(signed.message, Fault):
+                self.faults.setdefault(commitment, []).append(signed.message)
+                await self._fetch_finding(signer, signed.message.evidence)
+        if said:
+            self.faults.setdefault(commitment, [])
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(self.ledger.chain_id, self.ledger.coordinator)
+
+    async def _fetch_finding(self, validator: Address, digest: Digest) -> None:
+        url = url_of(self.record, validator)
+        if url is None or digest in self.findings:
             return
         try:
-            evidence = Evidence.parse(await self.peers.evidence(url, report.evidence, MAX_EVIDENCE_BYTES))
+            evidence = Evidence.parse(await self.peers.evidence(url, digest, MAX_EVIDENCE_BYTES))
         except (NotFound, Malformed):
             return
-        if evidence.digest == report.evidence:
-            self.findings[report.evidence] = evidence.rejected
+        if evidence.digest == digest:
+            self.findings[digest] = evidence.rejected
 
     async def _ask_holders(self) -> None:
         """Who holds every chunk of the newest version."""
@@ -162,3 +191,10 @@ class Observer:
                     self.chunks[root] = manifest.chunks
                     break
         return self.chunks.get(root)
+
+
+def _signer(domain: Domain, signed: SignedMessage) -> Address | None:
+    try:
+        return recover(domain, signed.message, signed.signature)
+    except InvalidSignature:
+        return None

@@ -60,6 +60,7 @@ def _summary(
         "submissions": len(submissions),
         "states": {name: count for name, count in states.items() if count},
         "rollouts": len(outputs),
+        "rollouts_audited": sum(seen.audits.values()),
         "output_tokens": sum(outputs),
         "outputs_of_32_tokens_or_more": sum(length >= 32 for length in outputs),
         "rewards": {seen.name(node): f"{amount / TOKEN_UNIT:.2f}" for node, amount in paid.items()},
@@ -107,7 +108,8 @@ def _step(seen: Observer, version: Version) -> Summary:
 
 def _finding(seen: Observer, submission: Submission) -> Summary:
     """One rejected submission with what the validators measured, by their evidence."""
-    first = next((seen.findings[r.evidence] for r in submission.reports if r.evidence in seen.findings), None)
+    faults = seen.faults.get(submission.made.commitment, [])
+    first = next((seen.findings[fault.evidence] for fault in faults if fault.evidence in seen.findings), None)
     return {
         "node": seen.name(submission.made.node),
         "version": int(submission.made.version),
@@ -115,8 +117,9 @@ def _finding(seen: Observer, submission: Submission) -> Summary:
         "state": submission.state.name.lower(),
         "check": Check(submission.check).name if submission.check in set(Check) else None,
         "measured": first.measured if first else None,
-        "threshold": first.threshold if first else None,
-        "validators": len({r.validator for r in submission.reports}),
+        "permitted": first.threshold if first else None,
+        "what": first.detail if first else None,
+        "faults_signed": len(faults),
     }
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from node.files import locked
+
 KEY = "0x" + "11" * 32
 ADDRESS = "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"  # of that key; any Ethereum library computes it
 HEAVY = ("torch", "vllm", "transformers", "libp2p", "web3", "pyarrow", "reasoning_gym")
@@ -170,8 +172,9 @@ def test_an_unknown_fraud_is_refused_with_the_known_ones(tmp_path: Path) -> None
 
 def test_paths_lie_under_the_home_folder_and_purge_keeps_wallets(tmp_path: Path) -> None:
     run("wallet", "new", "mine", home=tmp_path)
-    (tmp_path / "runs" / "old").mkdir(parents=True)
-    (tmp_path / "runs" / "old" / "file").write_text("x")
+    state = tmp_path / "runs" / "1-aa-1" / "0xbb"
+    state.mkdir(parents=True)
+    (state / "file").write_text("x")
 
     paths = json.loads(run("paths", "--json", home=tmp_path).stdout)
     purged = run("purge", "--yes", home=tmp_path)
@@ -179,14 +182,63 @@ def test_paths_lie_under_the_home_folder_and_purge_keeps_wallets(tmp_path: Path)
     assert paths["home"] == str(tmp_path)
     assert Path(paths["runs"]) == tmp_path / "runs"
     assert purged.returncode == 0
-    assert not (tmp_path / "runs").exists()
+    assert not state.exists()
     assert (tmp_path / "wallets" / "mine.json").exists()
 
 
 def test_purge_without_a_yes_deletes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
+    state = tmp_path / "runs" / "1-aa-1" / "0xbb"
+    state.mkdir(parents=True)
 
     answer = run("purge", home=tmp_path)
 
     assert answer.returncode == 1
-    assert (tmp_path / "runs").exists()
+    assert state.exists()
+
+
+def test_purge_leaves_what_a_running_role_holds(tmp_path: Path) -> None:
+    state = tmp_path / "runs" / "1-aa-1" / "0xbb"
+
+    with locked(state / "lock"):
+        answer = run("purge", "--yes", home=tmp_path)
+
+    assert answer.returncode == 2
+    assert "stop it first" in answer.stderr
+    assert (state / "lock").exists()
+
+
+def test_an_engine_that_is_none_is_refused_before_anything_else(tmp_path: Path) -> None:
+    answer = run("devnet", "--engine", "abacus", home=tmp_path)
+
+    assert answer.returncode == 2
+    assert "transformers" in answer.stderr
+
+
+def test_no_chain_is_asked_where_no_contracts_are_known(tmp_path: Path) -> None:
+    answer = run("run", "show", "--run", "1", home=tmp_path)
+
+    assert answer.returncode == 2
+    assert "--deployment" in answer.stderr and "--rpc" in answer.stderr
+
+
+def test_a_password_that_cannot_be_asked_for_is_missed_by_name(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "INTELLECT_NODE_PASSWORD"}
+
+    answer = subprocess.run(
+        [sys.executable, "-m", "cli", "wallet", "new", "mine", "--home", str(tmp_path)],
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, check=False,
+    )  # fmt: skip
+
+    assert answer.returncode == 2
+    assert "INTELLECT_NODE_PASSWORD" in answer.stderr and "--password-file" in answer.stderr
+
+
+def test_a_deployment_file_is_never_overwritten(tmp_path: Path) -> None:
+    run("wallet", "new", "mine", home=tmp_path)
+    kept = tmp_path / "deployment.json"
+    kept.write_text("{}")
+
+    answer = run("deploy", "--wallet", "mine", "--rpc", "http://127.0.0.1:9", "--out", str(kept), home=tmp_path)
+
+    assert answer.returncode == 2
+    assert kept.read_text() == "{}"

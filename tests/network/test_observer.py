@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from eth_account import Account
 
 from hashing.proof import build_proofs
 from ledger.base import (
@@ -15,10 +16,12 @@ from ledger.base import (
     Run,
     RunId,
     RunParams,
+    Settled,
     Submitted,
     Version,
     Windows,
 )
+from ledger.messages import Domain, NoFault, SignedMessage, sign
 from node.checks.evidence import Evidence, Versions, gather
 from node.checks.subject import Claim
 from node.devnet.observer import Observer
@@ -29,7 +32,9 @@ from node.rollouts.rollout import FINISH_LENGTH, Rollout
 from node.runspec import RunSpec
 from node.verdicts import Check, Rejected
 
-WORKER, LIAR, VALIDATOR, TRAINER = (Address("0x" + f"{number:02x}" * 20) for number in range(1, 5))
+WORKER, LIAR, TRAINER = (Address("0x" + f"{number:02x}" * 20) for number in range(1, 4))
+KEY = Account.from_key(b"\x05" * 32)
+VALIDATOR = Address(KEY.address)
 WINDOWS = Windows(available=6, audit=10, settle_by=100, confirm=20, contest=8, panel=0, grace=30)
 PARAMS = RunParams(TRAINER, (LIAR, VALIDATOR), 1, 1, 1, 0, 1, 100, 2, 2, 0, 0, WINDOWS)
 RUN, COMMITMENT, ZERO = RunId(1), Digest(b"\x07" * 32), "0" * 64
@@ -84,7 +89,7 @@ def evidence_of(measured: str) -> Evidence:
 class Chain:
     """A ledger that only reads."""
 
-    origin_block, confirmations = 0, 0
+    origin_block, confirmations, chain_id, coordinator = 0, 0, 1, TRAINER
 
     def __init__(self, *events: Event) -> None:
         self.all = list(events)
@@ -102,12 +107,16 @@ class Peers:
 
     files: dict[str, bytes] = field(default_factory=dict)
     exhibits: dict[str, bytes] = field(default_factory=dict)
+    statements: dict[str, tuple[SignedMessage, ...]] = field(default_factory=dict)
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
         return _given(self.files, url)
 
     async def evidence(self, url: str, digest: Digest, limit: int) -> bytes:
         return _given(self.exhibits, url)
+
+    async def verdicts(self, url: str, commitment: Digest) -> tuple[SignedMessage, ...]:
+        return self.statements.get(url, ())
 
 
 def _given(answers: dict[str, bytes], url: str) -> bytes:
@@ -153,3 +162,15 @@ async def test_other_evidence_than_the_reported_one_is_not_taken() -> None:
 
     assert honest.findings[true.digest].measured == "57, 12.1, 9"
     assert deceived.findings == {}
+
+
+async def test_an_audit_counts_only_by_the_signature_of_the_validator_that_tells_of_it() -> None:
+    message = NoFault(COMMITMENT, (0,))
+    signed = SignedMessage("NoFault", message, sign(KEY, Domain(1, TRAINER), message))
+    final = (submitted(file_of(0.25)), Settled(HEAD, RUN, COMMITMENT, WORKER, 4))
+
+    honest = await observed(Peers(statements={"http://validator": (signed,)}), *final)
+    borrowed = await observed(Peers(statements={"http://liar": (signed,)}), *final)
+
+    assert honest.audits == {(COMMITMENT, VALIDATOR): 1}
+    assert borrowed.audits == {}
