@@ -1,7 +1,7 @@
 """What a validator knows about each submission: signed messages, its own findings; on disk before it is told.
 
-Finding out who signed a message takes milliseconds, and anyone can send messages: it happens in a thread, one call at
-a time, and what a stranger can cause is bounded for each submission.
+Finding out who signed a message takes milliseconds, and anyone can send messages, a validator validly signed ones
+without end: it happens in a thread, no submission waits for another, and what one source can cause is bounded for each.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from pydantic_core import from_json
 
@@ -21,7 +22,9 @@ from node.files import write_atomically
 from node.log import warn
 
 MAX_FAULTS = 8  # kept of one validator on one submission; one is enough to act on
-MAX_WASTE = 32  # signatures looked at in vain: of one answer, and of all that strangers sent on one submission
+MAX_WASTE = 32  # signatures looked at in vain, of one source on one submission; all strangers are one source
+MAX_VAIN = 256  # of them remembered on one submission, not to be looked at again
+STRANGERS = ""  # as a source
 
 Found = list[tuple[Address, SignedMessage]]
 
@@ -80,13 +83,14 @@ class Casebook:
     run: RunId
     rows: int
     cases: dict[Digest, Case] = field(default_factory=dict)
-    wasted: Counter[Digest] = field(default_factory=Counter)
-    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wasted: dict[Digest, Counter[str]] = field(default_factory=dict)  # signatures looked at in vain, by source
+    vain: dict[Digest, set[SignedMessage]] = field(default_factory=dict)  # those messages
+    locks: WeakValueDictionary[Digest, asyncio.Lock] = field(default_factory=WeakValueDictionary)  # while held
 
     async def case(self, commitment: Digest) -> Case:
         """The case of `commitment`, read back from disk where an earlier run of this node knew it."""
         if commitment not in self.cases:
-            async with self.changing:
+            async with self._changing(commitment):
                 await self._open(commitment)
         return self.cases[commitment]
 
@@ -100,34 +104,37 @@ class Casebook:
             self.cases[commitment] = case
         return self.cases[commitment]
 
-    async def add(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
+    async def add(self, commitment: Digest, messages: Sequence[SignedMessage], source: str) -> None:
         """Adds what validators signed about `commitment`, written down first; anything else is left out.
+
+        A `source` whose answers brought too much in vain is not listened to any more on this submission: an honest
+        validator passes on one word of a kind from each, so it cannot come to that.
 
         Raises: StoreError: nothing was added.
         """
-        async with self.changing:
-            await self._add(commitment, messages, MAX_WASTE)
+        async with self._changing(commitment):
+            await self._add(commitment, messages, source)
 
     async def add_pushed(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
         """As `add`, for messages that anyone may have sent.
 
         Raises: NotFound: too much that no validator signed was sent about this submission; this node asks itself.
         """
-        async with self.changing:
-            left = MAX_WASTE - self.wasted[commitment]
-            if left <= 0:
+        async with self._changing(commitment):
+            if self._left(commitment, STRANGERS) <= 0:
                 raise NotFound("too much was sent that no validator signed: this node asks the validators itself")
-            self.wasted[commitment] += await self._add(commitment, messages, left)
+            await self._add(commitment, messages, STRANGERS)
 
     async def say(self, me: Address, signed: SignedMessage) -> bool:
         """Writes down what this node itself signed; whether it was new. Raises: StoreError."""
-        async with self.changing:
+        async with self._changing(signed.commitment):
             return await self._keep(await self._open(signed.commitment), [(me, signed)]) > 0
 
     def forget(self, commitment: Digest) -> None:
         """Drops a case from memory; it stays on disk."""
         self.cases.pop(commitment, None)
-        del self.wasted[commitment]
+        self.wasted.pop(commitment, None)
+        self.vain.pop(commitment, None)
 
     async def closed(self, commitment: Digest) -> list[SignedMessage]:
         """What was said about a submission that is final, from the disk."""
@@ -159,15 +166,36 @@ class Casebook:
     def path(self, commitment: Digest) -> Path:
         return self.folder / f"{commitment.hex()}.json"
 
-    # --- Under the lock
+    def _changing(self, commitment: Digest) -> asyncio.Lock:
+        """The lock of one case, which is there for as long as somebody holds it or waits for it."""
+        return self.locks.setdefault(commitment, asyncio.Lock())
 
-    async def _add(self, commitment: Digest, messages: Sequence[SignedMessage], waste: int) -> int:
-        """How many signatures were looked at in vain."""
+    def _left(self, commitment: Digest, source: str) -> int:
+        """How many signatures of `source` may still be looked at in vain."""
+        return MAX_WASTE - self.wasted.get(commitment, Counter())[source]
+
+    # --- Under the case's lock
+
+    async def _add(self, commitment: Digest, messages: Sequence[SignedMessage], source: str) -> None:
         case = await self._open(commitment)
+        vain = self.vain.setdefault(commitment, set())
+        new = [message for message in self._unknown(case, messages) if message not in vain]
+        found, wasted = await asyncio.to_thread(self._signed, case, new, self._left(commitment, source))
+        self.wasted.setdefault(commitment, Counter())[source] += len(wasted)
+        vain.update(wasted[: MAX_VAIN - len(vain)])
+        await self._keep(case, found)
+
+    def _unknown(self, case: Case, messages: Iterable[SignedMessage]) -> list[SignedMessage]:
+        """Those of `messages`, each once, that may be a validator's word which `case` does not have yet."""
         known = {(type(kept.message), kept.signature) for kept in case.messages()}
-        new = [message for message in messages if (type(message.message), message.signature) not in known]
-        found, wasted = await asyncio.to_thread(self._signed, case, new, waste)
-        return wasted + len(found) - await self._keep(case, found)
+        complete = {
+            kind for kind, said in ((Have, case.haves), (NoFault, case.no_faults)) if self.validators <= {*said}
+        }
+        return [
+            signed
+            for signed in dict.fromkeys(messages)
+            if type(signed.message) not in complete and (type(signed.message), signed.signature) not in known
+        ]
 
     async def _keep(self, case: Case, found: Found) -> int:
         """Keeps what is new, on disk first; how much was."""
@@ -179,20 +207,22 @@ class Casebook:
             case.keep(signer, signed)
         return len(new)
 
-    def _signed(self, case: Case, messages: Iterable[SignedMessage], waste: int) -> tuple[Found, int]:
-        """Who of the validators signed which of `messages`; stops after `waste` that none of them did."""
+    def _signed(self, case: Case, messages: Iterable[SignedMessage], waste: int) -> tuple[Found, list[SignedMessage]]:
+        """Which of `messages` bring `case` something new, by the validator who signed it, and which were in vain;
+        stops after `waste` of these."""
+        grown = case.copy()
         found: Found = []
-        wasted = 0
+        wasted: list[SignedMessage] = []
         for signed in messages:
             if not self._fits(case, signed):
                 continue
-            if wasted >= waste:
+            if len(wasted) >= waste:
                 break
             signer = self._signer(signed)
-            if signer in self.validators:
+            if signer in self.validators and grown.keep(signer, signed):
                 found.append((signer, signed))
             else:
-                wasted += 1
+                wasted.append(signed)
         return found, wasted
 
     def _fits(self, case: Case, signed: SignedMessage) -> bool:

@@ -39,7 +39,7 @@ class _Presence:
     seen: int = 0
 
     def note(self, now: int, longest_gap: int) -> None:
-        if self.since is None or now - self.seen > longest_gap:
+        if self.since is None or not 0 <= now - self.seen <= longest_gap:  # a time that went back had been a lie
             self.since = now
         self.seen = now
 
@@ -181,7 +181,7 @@ class Validator:
         except (NotFound, Malformed):
             return
         if not self.member.record.is_final(commitment):
-            await self.casebook.add(commitment, said)
+            await self.casebook.add(commitment, said, url)
 
     # --- What is over
 

@@ -1,6 +1,9 @@
 """What gets into a case: only what a validator of the run signed about it, a bounded number of each, on disk first."""
 
+import asyncio
+import gc
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +12,8 @@ import pytest
 from ledger.base import WHOLE_FILE, Address, Digest, Fault, RunId
 from ledger.messages import HALF_ORDER, Clear, Domain, Have, NoFault, SignedMessage, Statement, sign
 from node.errors import NotFound, StoreError
-from node.roles.casebook import MAX_FAULTS, MAX_WASTE, Casebook
+from node.roles import casebook
+from node.roles.casebook import MAX_FAULTS, MAX_WASTE, STRANGERS, Casebook
 from tests.roles.stage import key
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # of secp256k1; SEC 2, section 2.4.1
@@ -18,6 +22,7 @@ RUN, ROWS = RunId(3), 4
 A, B, STRANGER = key(1), key(2), key(3)
 ABOUT, OTHER = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
 HAVE = Have(ABOUT, 100)
+PEER = "http://peer"
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ def upper_half(signed: SignedMessage) -> SignedMessage:
     ],
 )  # fmt: skip
 async def test_a_message_is_not_kept_and_leaves_no_trace_when_it_is(book: Casebook, signed: SignedMessage) -> None:
-    await book.add(ABOUT, [signed])
+    await book.add(ABOUT, [signed], PEER)
 
     assert (await book.case(ABOUT)).messages() == []
     assert not book.folder.exists()
@@ -73,7 +78,7 @@ async def test_a_message_is_not_kept_and_leaves_no_trace_when_it_is(book: Casebo
 
 async def test_every_kind_is_kept_and_read_back_when_a_validator_signed_it(book: Casebook) -> None:
     said = [by(A, HAVE), by(B, NoFault(ABOUT, (0, 3))), by(B, fault(leaf=1)), by(A, fault(leaf=WHOLE_FILE, check=9))]
-    await book.add(ABOUT, said)
+    await book.add(ABOUT, said, PEER)
 
     again = Casebook(book.folder, DOMAIN, book.validators, RUN, ROWS)
     case = await again.case(ABOUT)
@@ -88,10 +93,10 @@ async def test_every_kind_is_kept_and_read_back_when_a_validator_signed_it(book:
 
 
 async def test_the_first_word_stands_when_a_validator_says_something_else_later(book: Casebook) -> None:
-    await book.add(ABOUT, [by(A, HAVE), by(A, NoFault(ABOUT, (0, 1)))])
+    await book.add(ABOUT, [by(A, HAVE), by(A, NoFault(ABOUT, (0, 1)))], PEER)
     before = book.path(ABOUT).stat().st_mtime_ns
 
-    await book.add(ABOUT, [by(A, Have(ABOUT, 1)), by(A, NoFault(ABOUT, (2,))), by(A, HAVE)])
+    await book.add(ABOUT, [by(A, Have(ABOUT, 1)), by(A, NoFault(ABOUT, (2,))), by(A, HAVE)], PEER)
 
     case = await book.case(ABOUT)
     assert case.have_times() == [100] and case.clean(Address(A.address)) == {0, 1}
@@ -100,7 +105,7 @@ async def test_the_first_word_stands_when_a_validator_says_something_else_later(
 
 async def test_only_so_many_faults_of_one_validator_are_kept(book: Casebook) -> None:
     said = [by(A, Fault(RUN, ABOUT, 0, 8, Digest(bytes([n]) * 32))) for n in range(MAX_FAULTS + 3)]
-    await book.add(ABOUT, said)
+    await book.add(ABOUT, said, PEER)
 
     assert len((await book.case(ABOUT)).found(Address(A.address))) == MAX_FAULTS == 8
 
@@ -108,11 +113,11 @@ async def test_only_so_many_faults_of_one_validator_are_kept(book: Casebook) -> 
 async def test_strangers_are_no_longer_listened_to_when_they_have_sent_too_much(book: Casebook) -> None:
     noise = [replace(by(A, HAVE), signature=n.to_bytes(32) * 2 + b"\x1b") for n in range(1, 129)]
     await book.add_pushed(ABOUT, noise)
-    assert book.wasted[ABOUT] == MAX_WASTE == 32  # of 128: the rest was not even looked at
+    assert book.wasted[ABOUT][STRANGERS] == MAX_WASTE == 32  # of 128: the rest was not even looked at
 
     with pytest.raises(NotFound, match="asks the validators itself"):
         await book.add_pushed(ABOUT, [by(A, HAVE)])
-    await book.add(ABOUT, [by(A, HAVE)])  # asked for, at a validator's own address
+    await book.add(ABOUT, [by(A, HAVE)], PEER)  # asked for, at a validator's own address
     assert (await book.case(ABOUT)).have_times() == [100]
     await book.add_pushed(OTHER, [by(A, Have(OTHER, 7))])  # another submission is another matter
     assert (await book.case(OTHER)).have_times() == [7]
@@ -121,7 +126,64 @@ async def test_strangers_are_no_longer_listened_to_when_they_have_sent_too_much(
 async def test_what_is_known_costs_nothing_when_it_is_sent_again(book: Casebook) -> None:
     await book.add_pushed(ABOUT, [by(A, HAVE)])
     await book.add_pushed(ABOUT, [by(A, HAVE)] * 100)
-    assert book.wasted[ABOUT] == 0  # a signature that is looked at and brings nothing new counts as waste
+    assert book.wasted[ABOUT][STRANGERS] == 0  # a signature that is looked at and brings nothing new counts as waste
+
+
+async def test_a_validator_that_says_ever_new_things_is_no_longer_looked_at_and_the_others_still_are(
+    book: Casebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovered: list[SignedMessage] = []
+    real = casebook.recover
+
+    def counted(domain: Domain, message: Statement, signature: bytes) -> Address:
+        recovered.append(SignedMessage(type(message).__name__, message, signature))  # type: ignore[arg-type]
+        return real(domain, message, signature)
+
+    monkeypatch.setattr(casebook, "recover", counted)
+    flood = [by(A, Have(ABOUT, n)) for n in range(1, 101)]
+
+    await book.add(ABOUT, flood[:50], PEER)
+    assert len(recovered) == 1 + 32  # the first is kept, 32 more were looked at in vain
+    await book.add(ABOUT, flood, PEER)
+    assert len(recovered) == 33  # neither again, nor any other
+
+    await book.add(ABOUT, [flood[5], by(A, Have(ABOUT, 7777)), by(B, HAVE)], "http://other")
+    assert len(recovered) == 35  # what was in vain before costs nothing, whoever sends it
+    assert (await book.case(ABOUT)).have_times() == [1, 100]
+
+    await book.add(ABOUT, [by(A, Have(ABOUT, 8888)), by(B, Have(ABOUT, 9999))], "http://third")
+    assert len(recovered) == 35  # every validator's Have is there
+    await book.add(ABOUT, [by(B, NoFault(ABOUT, (0,)))], "http://third")
+    assert (await book.case(ABOUT)).clean(Address(B.address)) == {0}
+
+
+async def test_a_submission_does_not_wait_while_another_is_written_down(
+    book: Casebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave = asyncio.Event(), threading.Event()
+    loop, real = asyncio.get_running_loop(), casebook.write_atomically
+
+    def slow(path: Path, data: bytes) -> None:
+        if path == book.path(ABOUT):
+            loop.call_soon_threadsafe(entered.set)
+            leave.wait(10)
+        real(path, data)
+
+    monkeypatch.setattr(casebook, "write_atomically", slow)
+    first = asyncio.create_task(book.add(ABOUT, [by(A, HAVE)], PEER))
+    await entered.wait()
+    async with asyncio.timeout(5):
+        await book.add(OTHER, [by(A, Have(OTHER, 7))], PEER)
+    second = asyncio.create_task(book.add(ABOUT, [by(B, HAVE)], PEER))  # of the same one: waits
+    await asyncio.sleep(0.05)
+    assert not second.done()
+
+    leave.set()
+    await asyncio.gather(first, second)
+    assert (await book.case(ABOUT)).have_times() == [100, 100]
+    del first, second
+    gc.collect()
+    assert dict(book.locks) == {}  # nobody holds one
 
 
 async def test_nothing_is_kept_when_it_cannot_be_written_down(book: Casebook) -> None:
@@ -138,7 +200,7 @@ async def test_a_case_starts_anew_when_its_file_is_spoilt(book: Casebook, conten
     book.path(ABOUT).write_bytes(content)
 
     assert (await book.case(ABOUT)).messages() == []
-    await book.add(ABOUT, [by(A, HAVE)])
+    await book.add(ABOUT, [by(A, HAVE)], PEER)
     assert len(json.loads(book.path(ABOUT).read_bytes())) == 1
 
 
@@ -150,7 +212,7 @@ async def test_a_forged_message_in_the_file_is_left_out_when_it_is_read_back(boo
 
 
 async def test_a_forgotten_case_is_still_on_disk_until_it_is_deleted(book: Casebook) -> None:
-    await book.add(ABOUT, [by(A, HAVE)])
+    await book.add(ABOUT, [by(A, HAVE)], PEER)
     book.forget(ABOUT)
     assert book.cases == {}
     assert [m.message for m in await book.closed(ABOUT)] == [HAVE]
