@@ -99,7 +99,10 @@ class Headers:
         return header
 
     async def _latest(self, w3: Web3) -> Header:
-        return self._believed(await read_latest(w3))
+        header = self._believed(await read_latest(w3))
+        if header.number < self.highest:  # an endpoint that lags, a reorg, or a chain that was started anew
+            await self._endpoints.require_genesis(w3)
+        return header
 
     async def _numbered(self, w3: Web3, number: int) -> Header | None:
         header = await read_header(w3, number)

@@ -19,6 +19,10 @@ T = TypeVar("T")
 Web3 = AsyncWeb3[Provider]
 
 
+class ChainReplaced(WrongChain):
+    """The endpoint served the chain that was meant, and now serves one with another beginning."""
+
+
 @dataclass(slots=True)
 class _Endpoint:
     w3: Web3
@@ -36,6 +40,7 @@ class Endpoints:
         """`chain_id` None takes whatever chain the endpoints serve. Raises: Unreachable if a URL is not http(s)."""
         self._endpoints = [_Endpoint(web3_over(Provider(url, timeout_seconds))) for url in urls]
         self._chain_id = chain_id
+        self._genesis: bytes | None = None  # hash of block 0; a chain that is started anew keeps its id
 
     async def ask(self, question: Callable[[Web3], Awaitable[T]]) -> T:
         """What `question` makes of one endpoint's answers; it raises BadAnswer where another should be asked.
@@ -43,20 +48,27 @@ class Endpoints:
         Raises:
             Reverted: a contract refused.
             Refused: the endpoints understood and refused.
+            ChainReplaced: every endpoint serves a chain with another beginning than `keep_genesis` found.
             Unreachable: no endpoint gave an answer that `question` takes.
         """
         problems: list[str] = []
+        replaced: list[ChainReplaced] = []
         refusal: Refused | None = None
         for endpoint in tuple(self._endpoints):
             try:
                 answer = await self._put(endpoint, question)
             except Refused as problem:
                 refusal = refusal or problem
+            except ChainReplaced as problem:
+                replaced.append(problem)
+                problems.append(str(problem))
             except (BadAnswer, Unreachable, WrongChain) as problem:
                 problems.append(f"{endpoint.label}: {problem}")
             else:
                 self._prefer(endpoint)
                 return answer
+        if replaced and len(replaced) == len(self._endpoints):  # one that lies is outvoted
+            raise replaced[0]
         raise refusal or Unreachable("; ".join(problems) or "no RPC endpoint is set")
 
     async def chain_id(self) -> int:
@@ -81,6 +93,23 @@ class Endpoints:
         if len(problems) == len(self._endpoints):
             raise Unreachable("; ".join(problems) or "no RPC endpoint is set")
 
+    async def keep_genesis(self) -> None:
+        """From now on only the chain that is served now is the right one. Raises: Unreachable."""
+        self._genesis = await self.ask(_genesis)
+
+    async def require_genesis(self, w3: Web3) -> None:
+        """For a question that has reason to doubt. Raises: ChainReplaced, BadAnswer."""
+        if self._genesis is None:
+            return
+        with reading():
+            served = await _genesis(w3)
+        if served != self._genesis:
+            raise ChainReplaced(
+                f"the chain at {w3.provider.label} was started anew: its first block is another than when this process "
+                "began, and its contracts and runs are gone. Give the chain that was meant with --rpc, or deploy the "
+                "contracts and create the run again"
+            )
+
     async def close(self) -> None:
         for endpoint in self._endpoints:
             await endpoint.w3.provider.disconnect()
@@ -98,7 +127,7 @@ class Endpoints:
                 return await question(endpoint.w3)
         except Refused:
             raise
-        except Unreachable:
+        except (Unreachable, ChainReplaced):
             endpoint.right_chain = False  # whatever answers next may be another node
             raise
 
@@ -107,4 +136,9 @@ class Endpoints:
             served = await endpoint.w3.eth.chain_id
         if self._chain_id is not None and served != self._chain_id:
             raise WrongChain(f"{endpoint.label} serves chain {served}, not {self._chain_id}")
+        await self.require_genesis(endpoint.w3)
         endpoint.right_chain = True
+
+
+async def _genesis(w3: Web3) -> bytes:
+    return bytes((await w3.eth.get_block(0))["hash"])

@@ -4,6 +4,7 @@ LedgerError
 |-- Unreachable    no answer: nothing is known, retry
 |   `-- Refused (`provider`)   the endpoints understood and refused
 |-- WrongChain     the node serves another chain than the deployment's
+|   `-- ChainReplaced (`endpoints`)   it was started anew while this process ran
 |-- NotDeployed    no contract, or another one, stands at the deployment's address
 |-- Unconfirmed    sent but not final: look again, never resend
 |-- KeystoreError  a wallet file cannot be used

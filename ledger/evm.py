@@ -90,6 +90,7 @@ class EvmLedger:
         endpoints = Endpoints(rpc_urls, deployment.chain_id)
         try:
             await endpoints.require_chain()
+            await endpoints.keep_genesis()
             headers = Headers(endpoints, None if await endpoints.is_anvil() else AHEAD_SECONDS)
             await Contracts(endpoints, deployment).require()
             beacons = await BeaconReader.open(endpoints, headers, deployment.confirmations)

@@ -11,12 +11,13 @@ from eth_utils import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.blocks import Headers
 from ledger.devnet import CHAIN_ID, Anvil
-from ledger.endpoints import Endpoints, Web3
+from ledger.endpoints import ChainReplaced, Endpoints, Web3
 from ledger.errors import InsufficientStake, Reverted, Unreachable, WrongChain
 from ledger.provider import MAX_ANSWER_BYTES, Refused, result_of
 from ledger.translation import BadAnswer
-from tests.ledger.rpc_proxy import RpcProxy, error, result
+from tests.ledger.rpc_proxy import RpcProxy, ask, error, result
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -74,6 +75,53 @@ async def test_a_wrong_chain_is_refused_and_never_read(anvil: Anvil) -> None:
     with pytest.raises(Unreachable):
         await endpoints.ask(_number)
     await endpoints.close()
+
+
+async def test_a_chain_that_was_started_anew_on_the_same_port_is_refused_and_not_read() -> None:
+    async with Anvil(block_time=None) as first:
+        port = int(first.rpc_url.rpartition(":")[2])
+        await first.mine(3)
+        known, quick = Endpoints([first.rpc_url], CHAIN_ID), Endpoints([first.rpc_url], CHAIN_ID)
+        await known.keep_genesis()
+        await quick.keep_genesis()
+        headers = Headers(quick)
+        assert (await headers.latest()).number == 3
+    with pytest.raises(Unreachable):
+        await known.ask(_number)  # it saw the outage; the other was idle
+
+    await asyncio.sleep(1.1)  # a genesis block differs by its time, in seconds
+    async with Anvil(block_time=None, port=port) as second, RpcProxy(second.rpc_url) as other:
+        for _ in range(2):
+            with pytest.raises(ChainReplaced, match=r"was started anew: .*--rpc, or deploy"):
+                await known.ask(_number)
+            with pytest.raises(WrongChain, match="was started anew"):
+                await headers.latest()
+        await known.close()
+        await quick.close()
+        fresh = Endpoints([other.url], CHAIN_ID)
+        await fresh.keep_genesis()
+        assert await fresh.ask(_number) == 0
+        await fresh.close()
+
+
+async def test_one_endpoint_of_another_beginning_does_not_stop_what_the_others_answer(anvil: Anvil) -> None:
+    lying = False
+
+    async def lie(request: dict) -> web.Response | None:
+        if not lying or request["method"] != "eth_getBlockByNumber":
+            return None
+        block = await ask(anvil.rpc_url, request["method"], *request["params"])
+        return result(request, block | {"hash": "0x" + "11" * 32})
+
+    async with RpcProxy(anvil.rpc_url, lie) as liar:
+        endpoints = Endpoints([liar.url, anvil.rpc_url], CHAIN_ID)
+        await endpoints.keep_genesis()
+        lying = True
+        await liar.down()
+        assert await endpoints.ask(_number) >= 0
+        await liar.up()
+        assert await endpoints.ask(_number) >= 0
+        await endpoints.close()
 
 
 async def test_the_secret_path_of_an_endpoint_is_in_no_message(anvil: Anvil) -> None:
