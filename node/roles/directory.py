@@ -1,6 +1,6 @@
 """Who can be asked for what, by the endpoints that they announced on chain. Every URL is hostile until vetted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ledger.base import Address
 from node.record import Record
@@ -13,10 +13,17 @@ def url_of(record: Record, who: Address) -> str | None:
 
 
 def weight_sources(record: Record, me: Address) -> tuple[str, ...]:
-    """Who may hold a checkpoint: relays first, then validators and workers, the trainer last, each once."""
+    """Who may hold a checkpoint: relays first, then validators, the trainer, and workers with stake, each once."""
     params = record.run.params
-    order = (*sorted(record.relays), *params.validators, *record.allocated, params.trainer)
+    order = (*sorted(record.relays), *params.validators, params.trainer, *_staked(record))
     return tuple(dict.fromkeys(_urls(record, order, me)))
+
+
+def _staked(record: Record) -> Iterator[Address]:
+    """The nodes whose first allocation covers a submission: an address of no cost must not be worth asking."""
+    params = record.run.params
+    least = params.penalty + params.submission_bond
+    return (node for node, made in record.allocated.items() if made.amount >= least)
 
 
 def validators(record: Record, me: Address) -> dict[Address, str]:
@@ -37,7 +44,7 @@ def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(who for who in (*params.validators, params.trainer) if who != me))
 
 
-def _urls(record: Record, order: tuple[Address, ...], me: Address) -> Iterator[str]:
+def _urls(record: Record, order: Iterable[Address], me: Address) -> Iterator[str]:
     for who in order:
         url = url_of(record, who)
         if url and who != me:
