@@ -20,6 +20,8 @@ from node.transport import Timeouts
 
 Sources = Callable[[], Sequence[str]]  # base URLs, asked for anew all the time: peers come and go
 
+MANIFESTS_AT_ONCE = 4  # sources asked for one beside each other
+
 
 def _unseen(_here: int, _in_all: int) -> None:
     pass
@@ -74,13 +76,34 @@ class Downloader:
     async def _manifest(self, asker: Asker, root: Digest) -> Manifest:
         started = self.clock.monotonic()
         while True:
-            source = self.selection.choose(self.sources())
-            if source is None:
+            sources = self.selection.few(self.sources(), MANIFESTS_AT_ONCE)
+            if not sources:
                 await self.clock.sleep(self.pace.poll_seconds)
-            elif (manifest := await asker.manifest(source, root)) is not None:
+            elif (manifest := await self._first_manifest(asker, root, sources)) is not None:
                 return manifest
             if self.clock.monotonic() - started > self.pace.patience_seconds:
                 raise NotFound(
                     f"no source had the manifest of checkpoint {root.hex()} within {self.pace.patience_seconds:.0f} s; "
                     f"asked: {self.selection.account(self.sources())}"
                 )
+
+    async def _first_manifest(self, asker: Asker, root: Digest, sources: Sequence[str]) -> Manifest | None:
+        """From whichever of `sources` it comes first; those that take too long have failed."""
+        asked = [asyncio.create_task(self._manifest_from(asker, root, source)) for source in sources]
+        try:
+            for answer in asyncio.as_completed(asked):
+                if (manifest := await answer) is not None:
+                    return manifest
+            return None
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _manifest_from(self, asker: Asker, root: Digest, source: str) -> Manifest | None:
+        try:
+            async with asyncio.timeout(self.pace.manifest_seconds):
+                return await asker.manifest(source, root)
+        except TimeoutError:
+            self.selection.failed(source, f"no manifest within {self.pace.manifest_seconds:g} s")
+            return None

@@ -61,6 +61,20 @@ class Selection:
         record = self._record(source)
         return record.bandwidth is not None and record.failures == 0
 
+    def few(self, sources: Sequence[str], most: int) -> list[str]:
+        """At most `most` usable `sources`, to ask at once: half of them proven ones as far as there are such.
+
+        Of the others those that stand first and as many drawn: however many come that nobody knows, those at the head
+        are asked.
+        """
+        usable = self.usable(sources)
+        known = [each for each in usable if self.proven(each)]
+        unknown = [each for each in usable if not self.proven(each)]
+        chosen = self._rng.sample(known, min(len(known), max(most // 2, most - len(unknown))))
+        left = most - len(chosen)
+        head, rest = unknown[: (left + 1) // 2], unknown[(left + 1) // 2 :]
+        return [*chosen, *head, *self._rng.sample(rest, min(left - len(head), len(rest)))]
+
     def shuffled(self, numbers: Sequence[int]) -> list[int]:
         """In an order of this node's own."""
         return self._rng.sample(numbers, len(numbers))

@@ -21,6 +21,8 @@ from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 
 MAX_WATCHED = 16  # sources whose bitmaps are followed
+UNPROVEN_AT_ONCE = 2  # requests, of `Pace.parallel`, once somebody has sent a chunk: strangers may all stall
+DRAWN_FROM = 8  # unproven sources at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Pace:
     """`wait_seconds` is how long one source may hold a request back when it is the only one, else `brief`.
 
     Without a single new chunk for `patience_seconds` a download ends. A chunk in flight for `late_seconds` is asked
-    for a second time elsewhere, once nothing else is left to ask for.
+    for a second time elsewhere, once nothing else is left to ask for. A manifest has `manifest_seconds` to come whole.
     """
 
     parallel: int = 4
@@ -38,6 +40,7 @@ class Pace:
     poll_seconds: float = 0.1
     watch_seconds: float = 1.0
     late_seconds: float = 3.0
+    manifest_seconds: float = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +170,20 @@ class Transfer:
         busy = {source for source, _ in self._flying.values()}
         # One request at a time until the first chunk has come: one that stalls must not hold every worker.
         sources = [each for each in sources if each not in busy or self._selection.proven(each)]
+        sources = self._bounded(sources, busy)
         holders = [each for each in sources if _has(self._bitmaps.get(each, b""), wanted.number)]
         if holders:
             return self._selection.choose(holders), 0
         return self._selection.choose(sources), self._pace.brief_wait_seconds
+
+    def _bounded(self, sources: list[str], busy: set[str]) -> list[str]:
+        """The proven ones of `sources`, and unproven ones as far as they may be asked now."""
+        proven = [each for each in sources if self._selection.proven(each)]
+        if proven and sum(not self._selection.proven(each) for each in busy) >= UNPROVEN_AT_ONCE:
+            return proven
+        watched = [each for each in sources if each in self._bitmaps and each not in proven]
+        others = [each for each in sources if each not in self._bitmaps and each not in proven]
+        return [*proven, *watched, *self._selection.few(others, DRAWN_FROM)]
 
     async def _watch(self) -> None:
         while True:
@@ -180,7 +193,7 @@ class Transfer:
     async def _look(self) -> None:
         """Asks what the sources have, if there are several, and orders what to fetch from that."""
         sources = self._selection.usable(self._sources())
-        watched = sources if len(sources) <= MAX_WATCHED else self._sample(sources)
+        watched = self._selection.few(sources, MAX_WATCHED)
         bitmaps = await asyncio.gather(*(self._bitmap(each) for each in watched)) if len(watched) > 1 else [None]
         self._bitmaps = {each: bits for each, bits in zip(watched, bitmaps, strict=False) if bits is not None}
         self._offered = self._by_rarity()
@@ -192,9 +205,6 @@ class Transfer:
         except TimeoutError:
             self._selection.failed(source, f"no bitmap within {self._pace.late_seconds:g} s")
             return None
-
-    def _sample(self, sources: list[str]) -> list[str]:
-        return list(dict.fromkeys(self._selection.choose(sources) or sources[0] for _ in range(MAX_WATCHED)))
 
     def _by_rarity(self) -> list[int]:
         """What is missing and somebody has, the rarest last; equals in an order of this node's own."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -354,6 +355,32 @@ async def test_the_next_source_is_asked_when_one_stalls(
 
     assert contents(folder) == contents(source)
     assert time.monotonic() - started < 10
+
+
+async def test_a_checkpoint_arrives_when_a_hundred_and_fifty_strangers_say_they_have_it_and_stall(
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+) -> None:
+    origin = CheckpointStore(tmp_path / "origin")
+    root = origin.add(source)
+    asked: Counter[str] = Counter()
+
+    async def stall(request: web.Request) -> web.StreamResponse:
+        if "/have/" in request.path:
+            return web.Response(body=b"\xff")
+        asked[request.path.split("/")[3]] += 1
+        await asyncio.sleep(30)
+        return web.Response()
+
+    pit = await answering(servers, stall)
+    strangers = [f"{pit}/{number}" for number in range(150)]
+    sources = [await serving(servers, origin), *strangers]
+    pace = replace(QUICK, manifest_seconds=1.0)
+
+    async with asyncio.timeout(10):  # four at a time, half a second each, were 150 x 0.5 / 4 = 19 s for one round
+        folder = await downloader(tmp_path / "leaf", http, sources, pace).fetch(root)
+
+    assert contents(folder) == contents(source)
+    assert asked["manifests"] <= 3  # the one that has it stands first, and its answer ends the question
 
 
 async def test_one_request_at_most_hangs_when_a_source_says_it_has_all_and_stalls(

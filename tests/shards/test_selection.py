@@ -79,6 +79,20 @@ def test_a_source_is_proven_when_a_chunk_came_and_nothing_failed_since(selection
     assert not selection.proven("a")
 
 
+def test_few_are_half_proven_ones_and_the_others_stand_first_or_are_drawn(selection: Selection) -> None:
+    many = [str(number) for number in range(150)]
+    assert selection.few(many, 4)[:2] == ["0", "1"]
+    assert len(set(selection.few(many, 4))) == 4
+    for late in ("140", "141", "142"):
+        selection.succeeded(late, 4 << 20, 1.0)
+    for _ in range(50):
+        first, second, third, fourth = selection.few(many, 4)
+        assert {first, second} < {"140", "141", "142"}
+        assert (third, fourth in {"140", "141", "142"}) == ("0", False)
+    assert sorted(selection.few(["140", "141", "142", "x"], 4)) == ["140", "141", "142", "x"]
+    assert selection.few([], 4) == []
+
+
 def test_somebody_is_drawn_when_everybody_failed_very_often(selection: Selection, time: Time) -> None:
     for _ in range(1000):
         selection.failed("a", "down")
