@@ -14,7 +14,8 @@ LedgerError
 `-- Reverted       the contract said no: retrying the same call cannot help
     |-- SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted
     |-- RunIsEnded, NodeNotAuthorized, NodeTaken, InsufficientStake, PotTooSmall
-    `-- NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer
+    |-- NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer
+    `-- InsufficientNativeBalance   the account cannot pay value and gas
 """
 
 from collections.abc import Mapping
@@ -118,11 +119,22 @@ class NotTrainer(Reverted):
     """The caller is not the run's trainer."""
 
 
+class InsufficientNativeBalance(Reverted):
+    """An account holds less of the chain's own coin than value and gas may cost; `values` in wei."""
+
+    def __str__(self) -> str:
+        account, balance, needed = (self.values.get(name) for name in ("account", "balance", "needed"))
+        holds = "too little" if balance is None else f"{balance} wei"
+        needs = "" if needed is None else f" and needs {needed} wei"
+        return f"{self.name}: {account or 'the account'} holds {holds}{needs} for gas and what it sends"
+
+
 NAMED: dict[str, type[Reverted]] = {
     kind.__name__: kind
     for kind in (
         SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted, RunIsEnded, NodeNotAuthorized,
         NodeTaken, InsufficientStake, PotTooSmall, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer,
+        InsufficientNativeBalance,
     )
 }  # fmt: skip
 

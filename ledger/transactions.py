@@ -157,7 +157,8 @@ class Sender:
             words = str(problem).lower()
             if any(phrase in words for phrase in CANNOT_PAY):
                 await self._follower.finish(entry, Stage.REFUSED)
-                raise self._cannot_pay() from problem
+                needed = entry.gas * entry.attempts[-1].max_fee + entry.value
+                raise self._cannot_pay(needed=needed) from problem
             return not any(phrase in words for phrase in NONCE_TAKEN) or await self._arrived(entry)
         except Unreachable as problem:
             log.debug("%s: %s", entry.what, problem)

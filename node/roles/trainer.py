@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.base import Digest, Version
-from ledger.errors import CheckpointTooSoon, RunIsEnded, Unconfirmed, Unreachable, VersionMismatch
+from ledger.errors import (
+    CheckpointTooSoon,
+    InsufficientNativeBalance,
+    RunIsEnded,
+    Unconfirmed,
+    Unreachable,
+    VersionMismatch,
+)
 from node.errors import ConfigError, Malformed, NotFound
 from node.log import event, warn
 from node.roles.accepting import AcceptedGroups
@@ -35,8 +42,17 @@ class Trainer:
     async def run(self) -> None:
         """Trains to the run's last step, ends the run, and stays until every submission is final.
 
-        Raises: ConfigError: the chain has versions that this trainer's state does not know.
+        Raises: ConfigError: the chain has versions that this trainer's state does not know; the key has no gas left.
         """
+        try:
+            await self._train()
+        except InsufficientNativeBalance as error:
+            raise ConfigError(
+                f"the trainer {self.member.account} cannot pay gas ({error}): send it ETH of this network and run this "
+                "again, which goes on from the step that it had"
+            ) from error
+
+    async def _train(self) -> None:
         await self._catch_up()
         while not self._over():
             await self.member.sync()

@@ -140,6 +140,8 @@ async def test_an_account_that_cannot_pay_is_told_so(scene: EvmScene) -> None:
 
     assert reason.value.name == "InsufficientNativeBalance"
     assert (reason.value.values["account"], reason.value.values["balance"]) == (scene.node.address, 1000)
+    needed = reason.value.values["needed"]
+    assert f"{scene.node.address} holds 1000 wei and needs {needed} wei" in str(reason.value)
     await ledger.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ledger.base import Address, Digest, Fault, State, Version
+from ledger.errors import reverted
 from ledger.messages import Batch, Domain, sign
 from node.errors import ConfigError
 from node.peers.wire import SignedBatch
@@ -304,6 +305,23 @@ async def test_a_trainer_refuses_to_go_on_when_the_chain_has_other_weights_under
     await until(lambda: trainer.finished)
 
     with pytest.raises(ConfigError, match="another trainer process uses this key"):
+        await trainer.task  # type: ignore[misc]
+
+
+async def test_a_trainer_without_gas_says_which_address_needs_how_much(build: Build) -> None:
+    network = await build(validators=1, publish=False)
+    plain = network.connect
+
+    def watch(name: str, _: tuple[Any, ...]) -> None:
+        if name == "publish_checkpoint":
+            operands = {"account": TRAINER.address, "balance": 5, "needed": 700}
+            raise reverted("InsufficientNativeBalance", operands)
+
+    network.connect = lambda account: Watched(plain(account), before=watch)  # type: ignore[arg-type,return-value]
+    trainer = (await network.trainer()).go()
+    await until(lambda: trainer.finished)
+
+    with pytest.raises(ConfigError, match=f"cannot pay gas .*{TRAINER.address} holds 5 wei and needs 700 wei.*send it"):
         await trainer.task  # type: ignore[misc]
 
 
