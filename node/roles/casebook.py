@@ -6,6 +6,7 @@ without end: it happens in a thread, no submission waits for another, and what o
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -153,7 +154,7 @@ class Casebook:
 
     def on_disk(self) -> list[Digest]:
         """The submissions that have a case file. Blocking."""
-        names = [path.stem for path in self.folder.glob("*.json") if len(path.stem) == 64]
+        names = [path.stem for path in self.folder.glob("*.json") if re.fullmatch("[0-9a-f]{64}", path.stem)]
         return [Digest(bytes.fromhex(name)) for name in names]
 
     def delete(self, commitment: Digest) -> None:

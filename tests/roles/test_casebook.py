@@ -220,3 +220,11 @@ async def test_a_forgotten_case_is_still_on_disk_until_it_is_deleted(book: Caseb
     book.delete(ABOUT)
     book.delete(ABOUT)
     assert await book.closed(ABOUT) == []
+
+
+async def test_a_file_of_another_name_is_no_case_when_it_lies_among_them(book: Casebook) -> None:
+    await book.add(ABOUT, [by(A, HAVE)], PEER)
+    for name in ("z" * 64, "notes", ABOUT.hex().replace("0", "G"), "0x" + "1" * 62):
+        (book.folder / f"{name}.json").write_bytes(b"[]")
+
+    assert book.on_disk() == [ABOUT]
