@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from blake3 import blake3
+
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.shards.holding import Holding, Place
@@ -24,11 +26,13 @@ Listener = Callable[[Sequence[bytes]], None]  # digests of chunks that have beco
 
 
 class CheckpointStore:
-    """Every chunk in it was hashed before it was written, and again where a killed process left it."""
+    """Every chunk in it was hashed before it was written, and again where an earlier process left it: of what is being
+    received when it is begun, of what is whole when it is first handed out."""
 
     def __init__(self, folder: Path) -> None:
         """Opens or creates the store. Raises: StoreError."""
         self._holdings: dict[Digest, Holding] = {}  # replaced, never changed: readers need no lock
+        self._intact: frozenset[Digest] = frozenset()  # whole ones whose every byte this store has hashed
         self._listeners: tuple[Listener, ...] = ()
         self._changing = threading.RLock()
         with disk(f"cannot open the checkpoint store {folder}"):
@@ -64,6 +68,8 @@ class CheckpointStore:
     def complete(self, root: Digest) -> Path | None:
         """The folder of the whole checkpoint, or None while chunks are missing. Publishes it when the last has come.
 
+        What an earlier process or another store published is hashed the first time, and removed if a byte has changed.
+
         Raises: StoreError.
         """
         with self._changing, disk(f"cannot publish checkpoint {root.hex()}"):
@@ -72,7 +78,7 @@ class CheckpointStore:
                 return None
             if holding.folder != self._layout.whole(root):
                 holding = self._publish(holding.manifest, root, holding.folder)
-            return holding.folder
+            return holding.folder if root in self._intact or self._hashed(holding) else None
 
     def keep(self, roots: Collection[Digest]) -> None:
         """Deletes every checkpoint, whole or not, that is not among `roots`. Raises: StoreError."""
@@ -199,13 +205,29 @@ class CheckpointStore:
             return None
         manifest = self._layout.load_manifest(root)
         if manifest is None or not _sizes_agree(folder, manifest):
-            log.warning("checkpoint %s is damaged and removed; it is fetched again when needed", folder)
-            self._layout.remove(folder)
+            self._discard(root)
             return None
+        self._intact -= {root}
         return self._hold(Holding(root, manifest, folder, whole=True))
+
+    def _hashed(self, holding: Holding) -> bool:
+        """Whether every chunk of a whole checkpoint is what it should be; it is removed if not. Raises: OSError."""
+        for number, digest in enumerate(holding.digests()):
+            if blake3(read_place(holding.place(number))).digest() != digest:
+                self._discard(holding.root)
+                return False
+        self._intact |= {holding.root}
+        return True
+
+    def _discard(self, root: Digest) -> None:
+        folder = self._layout.whole(root)
+        log.warning("checkpoint %s is damaged and removed; it is fetched again when needed", folder)
+        self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
+        self._layout.remove(folder)
 
     def _publish(self, manifest: Manifest, root: Digest, folder: Path) -> Holding:
         holding = self._hold(Holding(root, manifest, self._layout.publish(manifest, root, folder), whole=True))
+        self._intact |= {root}
         self._announce(list(holding.digests()))
         return holding
 

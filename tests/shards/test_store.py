@@ -184,6 +184,30 @@ def test_a_damaged_checkpoint_is_removed_when_the_store_is_opened(source: Path, 
     assert not folder.exists()
 
 
+def test_a_whole_checkpoint_with_a_flipped_byte_is_not_handed_out_and_can_be_had_again(
+    source: Path, tmp_path: Path
+) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    root = store.add(source)
+    folder = store.complete(root)
+    assert folder is not None
+    weights = folder / "weights"
+    weights.chmod(0o644)
+    with weights.open("r+b") as file:
+        file.seek(CHUNK_BYTES + 5)
+        file.write(b"B")  # the size stays
+
+    again = CheckpointStore(tmp_path / "store")
+
+    assert again.complete(root) is None
+    assert not folder.exists()
+    with pytest.raises(NotFound):
+        again.have(root)
+    assert again.add(source) == root
+    assert again.complete(root) == folder
+    assert contents(folder) == contents(source)
+
+
 def test_marks_are_not_believed_when_the_bytes_are_wrong(source: Path, tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "store")
     root = store.begin(build(source))
