@@ -12,6 +12,8 @@ from node.rollouts.rollout import Replay, Rollout
 from node.runspec import ProofSpec
 from node.verdicts import Check, Rejected
 
+MIN_MEAN_TOKENS = 8  # the mean of fewer errors has the tails of a single one: 0.198 of two tokens, seen honestly
+
 
 @dataclass(frozen=True, slots=True)
 class LogprobError:
@@ -28,9 +30,14 @@ def logprob_error(rollout: Rollout, replay: Replay) -> LogprobError:
 
 
 def verify_logprobs(spec: ProofSpec, leaf: int, rollout: Rollout, replay: Replay) -> Rejected | None:
-    """Mean and largest error are within the run's bounds. `replay` must not be absurd (`node.checks.sanity`)."""
+    """The largest error, and over `MIN_MEAN_TOKENS` or more the mean, are within the run's bounds.
+
+    `replay` must not be absurd (`node.checks.sanity`).
+    """
     error = logprob_error(rollout, replay)
-    if error.mean <= spec.logprob_mean_error and error.largest <= spec.logprob_max_error:
+    mean_is_judged = len(rollout.output_ids) >= MIN_MEAN_TOKENS
+    mean_fits = not mean_is_judged or error.mean <= spec.logprob_mean_error
+    if mean_fits and error.largest <= spec.logprob_max_error:
         return None
     return Rejected(
         Check.LOGPROBS,

@@ -77,7 +77,7 @@ def test_thresholds_are_above_the_widest_figure_and_within_the_caps(trials: list
     assert found.proof.exponent_mismatches == min(math.ceil(2 * worst) + 1, 38)
     assert found.measured["mantissa_mean_max"] < found.proof.mantissa_mean <= 10
     assert found.measured["logprob_max_error_max"] == pytest.approx(0.02, abs=1e-5)
-    assert found.proof.logprob_max_error == pytest.approx(0.09, abs=1e-4)
+    assert found.proof.logprob_max_error == pytest.approx(0.13, abs=1e-4)
     assert found.measured["tokens"] == 200 * TOKENS
 
 
