@@ -87,6 +87,10 @@ def create(
         float, typer.Option("--max-provider-share", help="Most of a training batch that one provider gives.")
     ] = 1.0,
     pot: Annotated[int | None, typer.Option("--pot", help="Whole tokens that pay for the work.", min=0)] = None,
+    task: Annotated[str | None, typer.Option("--task", help="Environment; default the preset's.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the task, name=value; repeat it.")
+    ] = None,
     home: HomeFolder = None,
     password_file: PasswordFile = None,
     json: Json = False,
@@ -95,12 +99,16 @@ def create(
     from ledger.base import TOKEN_UNIT
     from node.launch import Plan, build_spec, create_run, default_pot, preset
     from node.models.resolve import resolve
+    from node.tasks.environment import read_settings
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
     trainer_key, validators, relays = address(trainer), list(map(address, validator)), list(map(address, relay or ()))
     base = resolve(model, lambda line: typer.echo(line, err=True))
-    plan = Plan(name or preset(model).task, pace, steps, audit_leaves, max_provider_share=max_provider_share)
+    plan = Plan(
+        name or task or preset(model).task, pace, steps, audit_leaves, max_provider_share=max_provider_share,
+        task=task, settings=read_settings(setting or ()),
+    )  # fmt: skip
     spec = build_spec(model, base, plan)
     funds = default_pot(spec) if pot is None else pot * TOKEN_UNIT
 

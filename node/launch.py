@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,12 +23,14 @@ from node.runspec import (
     SamplingSpec,
     SamplingTestSpec,
     SlotSpec,
+    TaskSpec,
     UnitsSpec,
     WindowsSpec,
     worst_case_units,
 )
 from node.runtime import Training
 from node.shards.manifest import build
+from node.tasks.environment import Setting
 from node.tasks.taskset import describe
 from node.tasks.tokenizer import load_tokenizer
 from node.terms import params_of
@@ -56,7 +58,7 @@ class Preset:
     """What fits one built-in model: its task, sizes, and what one step of training takes."""
 
     task: str
-    config: Mapping[str, str | int | float | bool]
+    config: Mapping[str, Setting]
     max_prompt_tokens: int
     max_output_tokens: int
     groups: int
@@ -89,6 +91,8 @@ class Plan:
     async_level: int = 2
     max_provider_share: float = 1.0
     checkpoint_interval: int = 0
+    task: str | None = None  # None: the preset's
+    settings: Mapping[str, Setting] = field(default_factory=dict)  # of the task, beside the preset's or its defaults
 
 
 def preset(name: str) -> Preset:
@@ -128,7 +132,7 @@ def build_spec(name: str, base: Path, plan: Plan) -> RunSpec:
 
 
 def _spec(chosen: Preset, figures: dict[str, Any], base: Path, plan: Plan, windows: WindowsSpec) -> RunSpec:
-    task = describe(chosen.task, chosen.config, load_tokenizer(base), chosen.max_prompt_tokens)
+    task = _task(chosen, plan, base)
     slot = SlotSpec(groups=chosen.groups, group_size=chosen.group_size)
     sampling = SamplingSpec(
         temperature=1.0, max_prompt_tokens=chosen.max_prompt_tokens, max_output_tokens=chosen.max_output_tokens
@@ -141,6 +145,12 @@ def _spec(chosen: Preset, figures: dict[str, Any], base: Path, plan: Plan, windo
         max_provider_share=plan.max_provider_share, max_steps=plan.max_steps,
         economics=_economics(plan, slot, units), windows=windows,
     )  # fmt: skip
+
+
+def _task(chosen: Preset, plan: Plan, base: Path) -> TaskSpec:
+    name = plan.task or chosen.task
+    config = {**(chosen.config if name == chosen.task else {}), **plan.settings}
+    return describe(name, config, load_tokenizer(base), chosen.max_prompt_tokens)
 
 
 def _sampling_test(figures: dict[str, Any]) -> SamplingTestSpec:

@@ -1,12 +1,13 @@
-"""What an environment declares, and how its settings are read from a RunSpec."""
+"""What an environment declares, and how its settings are read from a RunSpec or a command line."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
-from node.errors import SpecMismatch
+from node.errors import ConfigError, SpecMismatch
 from node.tasks.base import Task, Tokenizer
 
 Setting = str | int | float | bool
@@ -47,3 +48,25 @@ class Environment(Generic[S]):
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "all of it"
             raise SpecMismatch(f"config, {field}: {first['msg']}") from error
+
+
+def read_settings(words: Sequence[str]) -> dict[str, Setting]:
+    """Settings from `name=value` words, a value being a JSON scalar or, where it is none, text.
+
+    Raises: ConfigError.
+    """
+    settings: dict[str, Setting] = {}
+    for word in words:
+        name, separator, text = word.partition("=")
+        if not separator or name in settings:
+            raise ConfigError(f"{word!r} is no setting: write name=value, each name once")
+        settings[name] = _value(text)
+    return settings
+
+
+def _value(text: str) -> Setting:
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return text
+    return value if isinstance(value, (str, int, float, bool)) else text

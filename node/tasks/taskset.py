@@ -16,10 +16,12 @@ from node.runspec import TaskSpec
 from node.tasks.arithmetic import ARITHMETIC
 from node.tasks.base import Item, Task, Tokenizer
 from node.tasks.environment import Environment, Setting
+from node.tasks.lottery import LOTTERY
 from node.tasks.residues import RESIDUES
 
 ENVIRONMENTS: Mapping[str, Environment[Any]] = {
     "arithmetic": ARITHMETIC,
+    "lottery": LOTTERY,
     "residues": RESIDUES,
 }
 

@@ -35,6 +35,18 @@ def test_the_tiny_preset_gives_a_spec_that_reads_back_and_whose_numbers_add_up(b
     assert spec.economics.trainer_delay == 0
 
 
+def test_settings_of_a_plan_go_on_top_of_the_presets_and_another_task_starts_from_its_defaults(base: Path) -> None:
+    varied = build_spec("tiny", base, Plan("a-run", settings={"seed": 5, "train": 12}))
+    other = build_spec("tiny", base, Plan("a-run", task="residues", settings={"vocabulary": 128}))
+
+    assert varied.tasks[0].config == {"vocabulary": 256, "seed": 5, "train": 12, "held_out": 64}
+    assert (varied.tasks[0].size, other.tasks[0].config["vocabulary"]) == (12, 128)
+    with pytest.raises(ConfigError, match="task residues: config, chance: "):
+        build_spec("tiny", base, Plan("a-run", settings={"chance": 0.5}))
+    with pytest.raises(ConfigError, match="task chess: name: this node knows"):
+        build_spec("tiny", base, Plan("a-run", task="chess"))
+
+
 def test_every_pace_has_windows_that_the_contract_takes() -> None:
     for windows in WINDOWS.values():
         assert windows.settle_by > windows.available + windows.audit + windows.confirm

@@ -126,7 +126,7 @@ def test_a_node_that_removes_other_prompts_says_the_size(specs: list[TaskSpec], 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"name": "chess"}, r"tasks\[0\] \(chess\), name: this node knows arithmetic, residues, not chess"),
+        ({"name": "chess"}, r"tasks\[0\] \(chess\), name: this node knows arithmetic, lottery, residues, not chess"),
         ({"version": 2}, r"tasks\[0\] \(residues\), version: the run says 2, this node makes 1"),
         ({"scorer_version": 3}, "scorer_version: the run says 3, this node makes 1"),
         ({"size": 11}, "size: the run says 11, this node makes 10"),
