@@ -7,7 +7,7 @@ from typing import Protocol
 
 from node.rollouts.rollout import Replay, Rollout, Sample
 
-Progress = Callable[[int, int], None]  # (done, total): output tokens at most, or rollouts replayed
+Progress = Callable[[int, int], None]  # (done, total): output tokens and how many they can become, or rollouts replayed
 
 
 @dataclass(frozen=True, slots=True)

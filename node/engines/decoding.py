@@ -42,9 +42,9 @@ class Row:
 
 
 def decode(
-    forward: Forward, policy: Policy, seed: bytes, rows: Sequence[Row], advanced: Callable[[int], None]
+    forward: Forward, policy: Policy, seed: bytes, rows: Sequence[Row], advanced: Callable[[int, int], None]
 ) -> dict[int, Sample]:
-    """Samples of `rows` by their numbers. `advanced` hears how many tokens nearer the worst case each step came."""
+    """Samples of `rows` by their numbers. `advanced` hears of each step's tokens, and of those that ended rows spare."""
     samples: dict[int, Sample] = {}
     active = list(rows)
     slots = continued([row.start for row in active], policy.max_output_tokens - 1)
@@ -53,7 +53,7 @@ def decode(
         ids_B = _step(forward, policy, seed, active, hidden_BH, t)
         ended = [row for row in active if row.ended(policy)]
         samples |= {row.number: row.sample(policy) for row in ended}
-        advanced(len(active) + len(ended) * (policy.max_output_tokens - t - 1))
+        advanced(len(active), len(ended) * (policy.max_output_tokens - t - 1))
         if len(ended) == len(active):
             break
         if ended:

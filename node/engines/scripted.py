@@ -91,10 +91,12 @@ class ScriptedEngine:
         weights, size = self._loaded(), self._policy.group_size
         _require_ids(weights, prompts)
         samples: list[Sample] = []
-        total = len(prompts) * size * self._policy.max_output_tokens
+        done, total = 0, len(prompts) * size * self._policy.max_output_tokens
         for row, prompt in enumerate(prompt for prompt in prompts for _ in range(size)):
             samples.append(self._sample(weights, seed, row, prompt))
-            progress((row + 1) * self._policy.max_output_tokens, total)
+            tokens = len(samples[-1].output_ids)
+            done, total = done + tokens, total - (self._policy.max_output_tokens - tokens)
+            progress(done, total)
         return samples
 
     def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:

@@ -68,7 +68,7 @@ class TransformersEngine:
         return weights.digest(self._model)
 
     def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
-        """As `Engine.generate`; a row that ends early counts its remaining tokens as done.
+        """As `Engine.generate`; the total shrinks where a row ends early.
 
         Raises:
             EngineError: nothing is loaded, a prompt cannot be run, or the machine failed.
@@ -79,9 +79,9 @@ class TransformersEngine:
         by_row = [prompt for prompt in prompts for _ in range(policy.group_size)]
         done, total = 0, len(by_row) * policy.max_output_tokens
 
-        def advanced(tokens: int) -> None:
-            nonlocal done
-            done += tokens
+        def advanced(tokens: int, spared: int) -> None:
+            nonlocal done, total
+            done, total = done + tokens, total - spared
             progress(done, total)
 
         samples: dict[int, Sample] = {}
