@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.base import Ledger, Version
+from ledger.base import Ledger
 from ledger.devnet import Anvil
 from node.devnet.cast import Cast, Player, RoleFailed
+from node.devnet.examining import Examination
 from node.devnet.observer import Observer
 from node.devnet.report import Report, report
 from node.peers.client import PeerClient
 from node.queries import read_record
-from node.training.evaluation import Accuracy
 from node.transport import session
 
 UNBONDING_SECONDS = 600  # longer than all windows of a local run
@@ -40,6 +40,13 @@ class Show:
     steps: int = 10
     held_out_samples: int = 4  # of each held-out prompt; 0: no examination
     seconds: float = 1500.0
+    task: str | None = None  # None: the preset's
+    settings: tuple[str, ...] = ()  # of the task, `name=value` each
+    examined: tuple[int, ...] | None = None  # versions; None: the first and the last
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        return (0, self.steps) if self.examined is None else self.examined
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +107,11 @@ async def _create(show: Show, cast: Cast, roles: Roles, say: Say) -> int:
     )
     say(f"creating a run of {show.steps} steps with model {show.model}")
     validators = [word for player in roles.validators for word in ("--validator", player.address)]
+    task = ["--task", show.task] if show.task else []
+    settings = [word for setting in show.settings for word in ("--set", setting)]
     answer = await cast.call(
         roles.owner, "run", "create", "--model", show.model, "--pace", "local", "--steps", str(show.steps),
-        "--trainer", roles.trainer.address, "--relay", roles.relay.address, *validators, "--json",
+        "--trainer", roles.trainer.address, "--relay", roles.relay.address, *validators, *task, *settings, "--json",
     )  # fmt: skip
     return int(json.loads(answer)["run"])
 
@@ -125,15 +134,16 @@ async def _perform(show: Show, cast: Cast, roles: Roles, ledger: Ledger, run: in
     spec, record = await read_record(ledger, run)
     async with session(allow_private=True) as http:
         seen = Observer(ledger, spec, record, PeerClient(http), {}, say, started)
+        exam = Examination(cast, cast.player("observer"), show.engine, run, show.versions, show.held_out_samples)
         await _start(show, cast, roles, run)
-        await _until_final(show, roles, seen, started)
+        await _until_final(show, roles, seen, exam, started)
         await _until_left(roles, seen)
-        accuracy = await _examined(show, cast, run, seen, say)
+        accuracy = await exam.accuracies(say)
     cheater = roles.cheater.node if roles.cheater else None
     return report(seen, cheater, show.cheat, accuracy, time.monotonic() - started)
 
 
-async def _until_final(show: Show, roles: Roles, seen: Observer, started: float) -> None:
+async def _until_final(show: Show, roles: Roles, seen: Observer, exam: Examination, started: float) -> None:
     """Watches until the run has ended and every submission has its final state."""
     while seen.record.ended is None or any(seen.record.open_submissions()):
         if time.monotonic() - started > show.seconds:
@@ -143,6 +153,7 @@ async def _until_final(show: Show, roles: Roles, seen: Observer, started: float)
         }
         _require_alive(roles, bool(seen.record.ended))
         await seen.look()
+        await exam.fetch(seen.ledger, seen.record)
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -168,23 +179,3 @@ async def _until_left(roles: Roles, seen: Observer) -> None:
         await asyncio.sleep(LOOK_SECONDS)
     _require_alive(roles, ended=True)
     await seen.look()
-
-
-async def _examined(show: Show, cast: Cast, run: int, seen: Observer, say: Say) -> dict[Version, Accuracy]:
-    """Accuracy of the first and the last version on held-out prompts, with weights fetched from the relay."""
-    if not show.held_out_samples:
-        return {}
-    versions = (0, len(seen.record.checkpoints) - 1)
-    say(f"examining versions {versions[0]} and {versions[1]} on held-out prompts")
-    observer = cast.player("observer")
-    answers = await asyncio.gather(*(_examine(show, cast, observer, run, version) for version in versions))
-    return {Version(version): answer for version, answer in zip(versions, answers, strict=True)}
-
-
-async def _examine(show: Show, cast: Cast, observer: Player, run: int, version: int) -> Accuracy:
-    answer = await cast.call(
-        observer, "checkpoints", "examine", str(version), "--run", str(run), "--samples", str(show.held_out_samples),
-        "--engine", show.engine, "--threads", "1", "--allow-private", "--json", signing=False,
-    )  # fmt: skip
-    found = json.loads(answer)
-    return Accuracy(found["mean"], found["standard_error"], found["prompts"], found["samples"])

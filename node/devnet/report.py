@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import mean
 from typing import Any
 
@@ -24,6 +25,7 @@ class Report:
     steps: list[Summary]
     verdicts: list[Summary]
     failures: list[str]
+    groups: list[list[float]]  # by version: mean reward of every group of its accepted rollouts
 
 
 def report(
@@ -38,6 +40,7 @@ def report(
             _finding(seen, submission) for submission in submissions if submission.reports or _is_void(submission)
         ],
         failures=list(_failures(seen, submissions, cheater, cheat)),
+        groups=[_groups(seen, Version(version)) for version in range(len(seen.record.checkpoints))],
     )
 
 
@@ -94,7 +97,7 @@ def _accuracy(figure: Accuracy) -> Summary:
 def _step(seen: Observer, version: Version) -> Summary:
     """One version: who held it, and the mean reward of the accepted rollouts that it made."""
     made = [s for s in seen.record.submissions.values() if s.made.version == version]
-    accepted = [s for s in made if s.state == State.SETTLED]
+    accepted = _accepted(seen, version)
     rewards = [row.reward for s in accepted for row in seen.files.get(s.made.commitment, ())]
     return {
         "version": int(version),
@@ -104,6 +107,17 @@ def _step(seen: Observer, version: Version) -> Summary:
         "rollouts": len(rewards),
         "reward": round(mean(rewards), 4) if rewards else None,
     }
+
+
+def _accepted(seen: Observer, version: Version) -> list[Submission]:
+    made = [s for s in seen.record.submissions.values() if s.made.version == version]
+    return [s for s in made if s.state == State.SETTLED]
+
+
+def _groups(seen: Observer, version: Version) -> list[float]:
+    files = [seen.files.get(s.made.commitment, ()) for s in _accepted(seen, version)]
+    rewards = [[row.reward for row in rows] for file in files for _, rows in groupby(file, lambda row: row.group)]
+    return [round(mean(group), 6) for group in rewards]
 
 
 def _finding(seen: Observer, submission: Submission) -> Summary:
