@@ -25,6 +25,11 @@ class Check(IntEnum):
         return self in {Check.TOPLOC, Check.SAMPLING}
 
 
+def check_name(code: int | None) -> str:
+    """A check as logs and answers name it; no check, or a code of none, is a report that found no quorum."""
+    return Check(code).name.lower() if code in set(Check) else "undecided"
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Nothing wrong found. `measured` holds the figures of the checks that measure, by name."""

@@ -44,7 +44,7 @@ class Row:
 def decode(
     forward: Forward, policy: Policy, seed: bytes, rows: Sequence[Row], advanced: Callable[[int, int], None]
 ) -> dict[int, Sample]:
-    """Samples of `rows` by their numbers. `advanced` hears of each step's tokens, and of those that ended rows spare."""
+    """Samples of `rows` by their numbers. `advanced` hears of each step's tokens, and of those that ended rows save."""
     samples: dict[int, Sample] = {}
     active = list(rows)
     slots = continued([row.start for row in active], policy.max_output_tokens - 1)

@@ -14,8 +14,10 @@ from node.config import Settings, StateFolder
 from node.errors import Malformed, NotFound, SpecMismatch, StoreError
 from node.log import event, warn
 from node.peers.client import PeerClient
+from node.progress import Progress
 from node.record import Record
 from node.roles.base_model import require_model
+from node.roles.chronicle import Chronicle
 from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.store import CheckpointStore
@@ -41,6 +43,10 @@ class Member:
     wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
     looked: float = float("-inf")  # when the chain was last read, monotonic
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    chronicle: Chronicle = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chronicle = Chronicle(self.record, self.ledger.account, self.clock)
 
     @property
     def account(self) -> Address:
@@ -56,8 +62,9 @@ class Member:
         try:
             news = await self.record.sync(self.ledger)
         except Unreachable as error:
-            warn("chain unreachable, trying again", reason=error)
+            self.chronicle.lost(error)
             return []
+        self.chronicle.read(news)
         self.looked = self.clock.monotonic()
         return news
 
@@ -65,9 +72,9 @@ class Member:
         """Reads the chain on, however long it takes until an endpoint answers."""
         while True:
             try:
-                await self.record.sync(self.ledger)
+                self.chronicle.read(await self.record.sync(self.ledger))
             except Unreachable as error:
-                warn("chain unreachable, trying again", reason=error)
+                self.chronicle.lost(error)
                 await self.wait()
             else:
                 return
@@ -103,10 +110,9 @@ class Member:
         root = self.record.root(version)
         if root is None:
             raise NotFound(f"version {version} is not published")
-        event("weights wanted", version=version, root=root)
-        started = self.clock.monotonic()
-        folder = await self.downloader.fetch(root, _Percent(version, self.clock))
-        event("weights fetched", version=version, seconds=self.clock.monotonic() - started)
+        with Progress("downloading", "bytes", self.clock, resumes=True, version=version) as progress:
+            folder = await self.downloader.fetch(root, progress)
+        event("weights fetched", version=version, **progress.summary(), root=root)
         await self.evict()
         return folder
 
@@ -153,24 +159,3 @@ class Member:
             if self.held(Version(version)) is not None:
                 return Version(version)
         return None
-
-
-@dataclass(slots=True)
-class _Percent:
-    """Logs a download's progress at most every five seconds, with rate and time left."""
-
-    version: Version
-    clock: Clock
-    started: float = 0.0
-    shown: float = 0.0
-
-    def __call__(self, done: int, total: int) -> None:
-        now = self.clock.monotonic()
-        if not self.started:
-            self.started = self.shown = now
-        if now - self.shown < 5 or not total:
-            return
-        self.shown = now
-        rate = done / (now - self.started)
-        left = (total - done) / rate if rate else float("inf")
-        event("downloading", version=self.version, percent=100 * done // total, mb_s=rate / 1e6, seconds_left=left)

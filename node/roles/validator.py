@@ -102,7 +102,7 @@ class Validator:
             try:
                 await self.closer.close(self.acceptable)
             except Unreachable as error:
-                warn("chain unreachable, trying again", reason=error)
+                self.member.chronicle.lost(error)
             await self.member.wait()
 
     async def _attend_guarded(self, submission: Submission) -> None:

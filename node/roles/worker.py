@@ -121,7 +121,7 @@ class Worker:
             block = member.record.beacon_block(version, member.account, slot)
             beacon = None if block is None else await member.ledger.beacon(block)
         except Unreachable as error:
-            warn("chain unreachable, trying again", reason=error)
+            member.chronicle.lost(error)
             return None
         manifest_root = member.record.root(version)
         if beacon is None or manifest_root is None:
@@ -144,7 +144,9 @@ class Worker:
     async def _submit(self, work: Work) -> bool:
         what = work.claim
         try:
-            await self.member.ledger.submit(what.run, what.version, what.slot, what.root, what.units, what.beacon)
+            sent = await self.member.ledger.submit(
+                what.run, what.version, what.slot, what.root, what.units, what.beacon
+            )
         except LOOK_AGAIN as error:
             warn("not submitted, looking again", slot=what.slot, reason=error)
             return False
@@ -155,9 +157,16 @@ class Worker:
             return False
         except Reverted as error:
             raise self._refused(error) from error
-        event("submitted", version=what.version, slot=what.slot, commitment=what.commitment, units=what.units)
+        event("submitted", version=what.version, slot=what.slot, commitment=what.commitment, units=what.units,
+              bytes=len(work.data), due=sent.block.time + self._audited_within)  # fmt: skip
         await self.maker.intake.prune()
         return True
+
+    @property
+    def _audited_within(self) -> int:
+        """Seconds from a commitment to when it can be paid."""
+        windows = self.member.run.params.windows
+        return windows.available + windows.audit
 
     def _refused(self, error: Reverted) -> Exception:
         if error.name != "InsufficientNativeBalance":
