@@ -190,6 +190,6 @@ def _short(key: str, value: Plain) -> str:
     if key in UNITS:
         return UNITS[key](value)
     if isinstance(value, list):
-        return ",".join(map(str, value)) or "none"
+        return ",".join(_short(key, item) for item in value) or "none"
     text = str(value)
     return text[:10] + "…" if text.startswith("0x") and len(text) == 66 else text

@@ -87,7 +87,9 @@ class AcceptedGroups:
             self.groups[commitment] = ()
             warn("a quorum accepted what fails here: not trained on", commitment=commitment, reason=error)
             return
-        event("accepted", version=submission.made.version, slot=submission.made.slot, commitment=commitment)
+        rewards = [reward for group in self.groups[commitment] for reward in group.rewards]
+        event("accepted", version=submission.made.version, slot=submission.made.slot, commitment=commitment,
+              node=submission.made.node, rollouts=len(rewards), reward=sum(rewards) / len(rewards))  # fmt: skip
 
     # --- Whose word counts
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
+from typing import Any
 
 from hashing.audit import audit_key, auditors, draw
 from ledger.base import WHOLE_FILE, Address, Block, Digest, Version
@@ -12,6 +13,7 @@ from node.checks.evidence import Evidence, Versions, gather
 from node.engines.base import Engine
 from node.errors import EngineError, Malformed, NotFound, SpecMismatch
 from node.log import event
+from node.progress import Progress
 from node.record import Submission
 from node.roles.intake import Intake
 from node.roles.member import Member
@@ -19,7 +21,7 @@ from node.roles.subject import claim_of, decoded_subject
 from node.rollouts.assignment import unit_list
 from node.rollouts.file import split_file
 from node.tasks.taskset import Taskset
-from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict
+from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict, check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +141,19 @@ class Auditor:
             return Undecided(str(error))
         self.judged[submission.made.commitment] = tuple(wanted)
         rows = [subject.rollouts[leaf] for leaf in wanted]
-        started = self.member.clock.monotonic()
+        made = submission.made
+        which: dict[str, Any] = {"version": made.version, "slot": made.slot, "commitment": made.commitment}
         try:
-            replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, _silent)
+            with Progress("auditing", "rollouts", self.member.clock, **which) as progress:
+                replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, progress)
         except EngineError:
             self.loaded = None  # a fresh start for the next submission
             raise
         verdict = await asyncio.to_thread(deep, subject, dict(zip(wanted, replays, strict=True)))
         if isinstance(verdict, Accepted):
             self.clean[submission.made.commitment] = self.checked(submission.made.commitment).union(wanted)
-        event("audited", commitment=submission.made.commitment, leaves=len(wanted),
-              seconds=self.member.clock.monotonic() - started, verdict=type(verdict).__name__,
-              **_figures(verdict))  # fmt: skip
+        tokens = sum(len(row.output_ids) for row in rows)
+        event("audited", **which, node=made.node, leaves=len(wanted), **_figures(verdict) | progress.summary(tokens))
         return verdict
 
     def evidence(self, submission: Submission, rejected: Rejected, engine: str) -> bytes:
@@ -173,8 +176,10 @@ class Auditor:
             raise NotFound(f"the weights of version {version} are not here yet")
         folder = await self.member.weights(version)
         self.loaded = None
-        await asyncio.to_thread(self.engine.load, folder)
+        with Progress("loading weights", "", self.member.clock, version=version) as progress:
+            await asyncio.to_thread(self.engine.load, folder)
         self.loaded = version
+        event("weights loaded", version=version, seconds=progress.seconds, engine=self.engine.name)
 
     def checked(self, commitment: Digest) -> frozenset[int]:
         """The leaves that this process has looked at and found nothing in."""
@@ -195,12 +200,8 @@ class Auditor:
 def _figures(verdict: Verdict) -> dict[str, object]:
     match verdict:
         case Accepted(measured):
-            return dict(measured)
-        case Rejected(check, leaf, measured, threshold, _):
-            return {"check": check.name, "leaf": leaf, "measured": measured, "threshold": threshold}
+            return {"verdict": "accepted", **dict(measured)}
+        case Rejected(check, leaf):  # its figures stand in the line of the accusation, with the evidence
+            return {"verdict": "rejected", "check": check_name(check), "leaf": leaf}
         case Undecided(reason):
-            return {"reason": reason}
-
-
-def _silent(done: int, total: int) -> None:
-    """An audit takes seconds; its figures are logged at the end."""
+            return {"verdict": "undecided", "reason": reason}

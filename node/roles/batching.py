@@ -124,7 +124,7 @@ class Batcher:
         order = ascending(signatures)[:quorum]
         batch = SignedBatch(self.member.run.id, tuple(commitments), tuple(signatures[who] for who in order))
         self.batches.update(dict.fromkeys(commitments, batch))
-        event("batch signed", submissions=len(commitments), signatures=len(order))
+        event("batch signed", submissions=len(commitments), signatures=len(order), commitments=commitments)
         return True
 
 

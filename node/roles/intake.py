@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
+from node.log import event
 from node.peers.server import NotYet
 from node.record import Record, Submission
 from node.roles.directory import file_holders, url_of
@@ -43,6 +44,9 @@ class Intake:
             return
         await asyncio.to_thread(require_root, data, submission.made.root, self.max_file_bytes)
         await asyncio.to_thread(self.store.put, commitment, data)
+        made = submission.made
+        event("file taken", version=made.version, slot=made.slot, commitment=commitment, node=made.node,
+              bytes=len(data))  # fmt: skip
 
     async def known(self, commitment: Digest) -> Submission:
         """The commitment as it stands on chain, which is read on where it is not known yet. Raises: NotYet."""

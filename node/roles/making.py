@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ledger.base import Digest, Version
 from node.checks.base import cheap
@@ -10,6 +11,7 @@ from node.checks.subject import Claim
 from node.engines.base import Engine
 from node.errors import EngineError, Malformed
 from node.log import event, warn
+from node.progress import Progress
 from node.roles.frauds import Honest, Workmanship
 from node.roles.intake import Intake
 from node.roles.member import Member
@@ -111,14 +113,14 @@ class Maker:
     async def _generate(self, assignment: Assignment) -> bytes:
         await self._load(assignment.version)
         prompts = [self.tasks.item(item).prompt_ids for item in assignment.items]
-        started = self.member.clock.monotonic()
-        samples = await asyncio.to_thread(self.engine.generate, assignment.seed, prompts, _silent)
+        which: dict[str, Any] = {"version": assignment.version, "slot": assignment.slot}
+        event("slot begun", **which, prompts=len(prompts), rollouts=self.member.spec.slot.rows)
+        with Progress("generating", "tokens", self.member.clock, **which) as progress:
+            samples = await asyncio.to_thread(self.engine.generate, assignment.seed, prompts, progress)
         rollouts = self._rollouts(assignment, self.work.samples(samples))
-        seconds = self.member.clock.monotonic() - started
         tokens = sum(len(rollout.output_ids) for rollout in rollouts)
         mean = sum(rollout.reward for rollout in rollouts) / len(rollouts)
-        event("generated", version=assignment.version, slot=assignment.slot, rollouts=len(rollouts), tokens=tokens,
-              tokens_s=tokens / seconds if seconds else 0.0, reward=mean)  # fmt: skip
+        event("generated", **which, rollouts=len(rollouts), **progress.summary(tokens), reward=mean)
         return await asyncio.to_thread(encode_file, rollouts)
 
     async def _load(self, version: Version) -> None:
@@ -127,9 +129,10 @@ class Maker:
         folder = await self.member.weights(version)
         weights = await asyncio.to_thread(self.work.weights, folder)
         self.loaded = None
-        await asyncio.to_thread(self.engine.load, weights)
+        with Progress("loading weights", "", self.member.clock, version=version) as progress:
+            await asyncio.to_thread(self.engine.load, weights)
         self.loaded = version
-        event("weights loaded", version=version, engine=self.engine.name)
+        event("weights loaded", version=version, seconds=progress.seconds, engine=self.engine.name)
 
     def _rollouts(self, assignment: Assignment, samples: Sequence[Sample]) -> list[Rollout]:
         size = self.member.spec.slot.group_size
@@ -142,7 +145,3 @@ class Maker:
             group, index, self.tasks.item(item).prompt_ids, sample.output_ids, sample.logprobs, sample.proofs,
             sample.finish, reward,
         )  # fmt: skip
-
-
-def _silent(done: int, total: int) -> None:
-    """Generation of one slot takes seconds; its rate is logged at the end."""

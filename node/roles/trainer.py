@@ -20,6 +20,7 @@ from ledger.errors import (
 )
 from node.errors import ConfigError, Malformed, NotFound
 from node.log import event, warn
+from node.progress import Progress
 from node.roles.accepting import AcceptedGroups
 from node.roles.directory import url_of
 from node.roles.member import Member
@@ -38,6 +39,7 @@ class Trainer:
     accepted: AcceptedGroups
     base: Path
     rule: BatchRule
+    gathered: int = 0  # rollouts that the next step could take, when it was last looked at
 
     async def run(self) -> None:
         """Trains to the run's last step, ends the run, and stays until every submission is final.
@@ -88,21 +90,28 @@ class Trainer:
     async def _step(self) -> bool:
         """One optimiser step, where enough has been accepted; whether there was one."""
         batch = self.rule.select(self.accepted.available(), self.learner.consumed, self._next)
-        if sum(len(group.rollouts) for group in batch) < self.rule.rollouts:
+        if not self._is_full(sum(len(group.rollouts) for group in batch)):
             return False
-        started = self.member.clock.monotonic()
-        report = await asyncio.to_thread(self.learner.step, batch, _silent)
-        self._log(report, batch, self.member.clock.monotonic() - started)
+        with Progress("training", "tokens", self.member.clock, step=self._next) as progress:
+            report = await asyncio.to_thread(self.learner.step, batch, progress)
+        self._log(report, batch, progress)
         await self._publish_step()
         await self.member.evict()
         await self.accepted.intake.prune()
         return True
 
-    def _log(self, report: StepReport, batch: Sequence[TrainingGroup], seconds: float) -> None:
+    def _is_full(self, rollouts: int) -> bool:
+        """Whether so many make a step; how many there are is said whenever it has changed."""
+        if rollouts != self.gathered and rollouts < self.rule.rollouts:
+            event("batch gathering", step=self._next, rollouts=rollouts, total_rollouts=self.rule.rollouts)
+        self.gathered = rollouts
+        return rollouts >= self.rule.rollouts
+
+    def _log(self, report: StepReport, batch: Sequence[TrainingGroup], progress: Progress) -> None:
         versions = sorted({group.version for group in batch})
         event("step", step=self.learner.version, versions=versions, reward=report.mean_reward, loss=report.loss,
-              grad_norm=report.grad_norm, clip_share=report.clip_share, tokens=report.tokens,
-              skipped=report.skipped, seconds=seconds)  # fmt: skip
+              grad_norm=report.grad_norm, clip_share=report.clip_share, skipped=report.skipped,
+              **progress.summary(report.tokens))  # fmt: skip
 
     async def _publish_step(self) -> None:
         """Writes weights and state of the step that was made, then publishes."""
@@ -116,12 +125,14 @@ class Trainer:
 
         Raises: ConfigError: the chain has other weights as that version.
         """
-        root = await asyncio.to_thread(self.member.checkpoints.add, folder)
-        member = self.member
+        member, started = self.member, self.member.clock.monotonic()
+        root = await asyncio.to_thread(member.checkpoints.add, folder)
+        size = (await asyncio.to_thread(member.checkpoints.manifest, root)).size
         while member.record.ended is None and (member.record.latest is None or member.record.latest < version):
             try:
                 await member.ledger.publish_checkpoint(member.run.id, version, root)
-                event("published", version=version, root=root)
+                event("published", version=version, root=root, bytes=size,
+                      seconds=member.clock.monotonic() - started)  # fmt: skip
             except (CheckpointTooSoon, VersionMismatch, RunIsEnded, Unreachable, Unconfirmed) as error:
                 warn("not published, looking again", version=version, reason=error)
                 await member.wait()
@@ -140,7 +151,6 @@ class Trainer:
         while member.record.ended is None:
             try:
                 await member.ledger.end_run(member.run.id)
-                event("run ended", version=member.record.latest)
             except (RunIsEnded, Unreachable, Unconfirmed) as error:
                 warn("run not ended, looking again", reason=error)
                 await member.wait()
@@ -167,7 +177,3 @@ class Trainer:
         except (NotFound, Malformed):
             return False
         return sum(byte.bit_count() for byte in bitmap) >= chunks
-
-
-def _silent(done: int, total: int) -> None:
-    """A step's figures are logged at its end."""

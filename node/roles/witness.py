@@ -13,10 +13,11 @@ from node.errors import Malformed, NotFound
 from node.log import event, warn
 from node.record import Submission
 from node.roles.casebook import Casebook
+from node.roles.chronicle import leaf_name
 from node.roles.directory import validators
 from node.roles.exhibits import Exhibits
 from node.roles.member import Member
-from node.verdicts import Rejected
+from node.verdicts import Rejected, check_name
 
 
 @dataclass(slots=True)
@@ -35,6 +36,8 @@ class Witness:
         signature = await asyncio.to_thread(sign_message, self.signer, self.member.domain, message)
         signed = SignedMessage(type(message).__name__, message, signature)  # type: ignore[arg-type]
         if await self.casebook.say(self.member.account, signed):
+            leaves = len(message.leaves) if isinstance(message, NoFault) else None
+            event(f"{signed.kind} signed", commitment=message.commitment, leaves=leaves)
             self._background(self._tell(message.commitment, [signed]))
 
     async def accuse(self, submission: Submission, rejected: Rejected) -> None:
@@ -44,8 +47,10 @@ class Witness:
         if any((f.leaf, f.check) == (rejected.leaf, rejected.check) for f in case.found(self.member.account)):
             return
         digest = await asyncio.to_thread(self.exhibits.write, submission, rejected, self.engine)
-        event("rejected", commitment=commitment, check=rejected.check.name, leaf=rejected.leaf,
-              measured=rejected.measured, threshold=rejected.threshold, evidence=digest)  # fmt: skip
+        made = submission.made
+        event("rejected", version=made.version, slot=made.slot, commitment=commitment, node=made.node,
+              check=check_name(rejected.check), leaf=leaf_name(rejected.leaf), measured=rejected.measured,
+              permitted=rejected.threshold, what=rejected.detail, evidence=digest)  # fmt: skip
         await self.say(Fault(self.member.run.id, commitment, rejected.leaf, rejected.check, digest))
 
     async def close(self) -> None:
