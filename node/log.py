@@ -186,6 +186,11 @@ class _JsonLines(_Lines):
         return json.dumps(shown | getattr(record, "fields", {}) | bug)
 
 
+def field_text(key: str, value: object) -> str:
+    """A field as people see it."""
+    return _short(key, _plain(value))
+
+
 def _short(key: str, value: Plain) -> str:
     if key in UNITS:
         return UNITS[key](value)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from node.clock import Clock
-from node.log import bytes_text, event, live, seconds_text
+from node.log import bytes_text, event, field_text, live, seconds_text
 
 LINE_SECONDS: Final = 10.0  # between two lines in a log
 LOOK_SECONDS: Final = 0.5  # between two looks, by the machine's clock
@@ -98,7 +98,7 @@ class Progress:
 
     def text(self) -> str:
         """The live line."""
-        named = " ".join(f"{key} {value}" for key, value in self.fields.items())
+        named = " ".join(f"{key} {field_text(key, value)}" for key, value in self.fields.items())
         parts = [f"{self.what} {named}".rstrip(), *self._counted(), *self._ahead()]
         return ", ".join(parts)
 

@@ -1,6 +1,6 @@
 """The asking side: one method per request that a node makes of another. What comes back is parsed with limits."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -22,7 +22,10 @@ from node.transport import Timeouts, read_limited, vet_url
 
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
+PIECE_BYTES = 1 << 18  # of a file that is sent
 TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer otherwise later
+
+Progress = Callable[[int, int], None]  # (done, total) bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,13 @@ class PeerClient:
     quick: Timeouts = QUICK
     bulk: Timeouts = BULK
 
-    async def push_submission(self, url: str, commitment: Digest, data: bytes) -> None:
-        """Hands a rollout file to a validator or the trainer."""
-        await self._ask("POST", url, f"submissions/0x{commitment.hex()}", data, timeouts=self.bulk)
+    async def push_submission(
+        self, url: str, commitment: Digest, data: bytes, progress: Progress = lambda done, total: None
+    ) -> None:
+        """Hands a rollout file to a validator or the trainer; `progress` gets bytes (sent, in all)."""
+        body = data if len(data) <= PIECE_BYTES else _pieces(data, progress)
+        where = f"submissions/0x{commitment.hex()}"
+        await self._ask("POST", url, where, body, timeouts=self.bulk, body_bytes=len(data))
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
         return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=self.bulk)
@@ -71,19 +78,27 @@ class PeerClient:
         method: str,
         base: str,
         path: str,
-        body: bytes | None = None,
+        body: bytes | AsyncIterator[bytes] | None = None,
         limit: int = MAX_JSON_BYTES,
         timeouts: Timeouts | None = None,
+        body_bytes: int | None = None,
     ) -> bytes:
+        sized = {} if body_bytes is None else {"Content-Length": str(body_bytes)}  # a receiver wants to know it first
         try:
             # Private addresses are the session's to refuse, after resolution.
             url = vet_url(base, allow_private=True) / "v1" / path
             async with self.session.request(
-                method, url, data=body, allow_redirects=False, timeout=(timeouts or self.quick).client()
+                method, url, data=body, headers=sized, allow_redirects=False, timeout=(timeouts or self.quick).client()
             ) as response:
                 return await _answer(response, limit)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise NotFound(f"{base} does not answer: {error or type(error).__name__}") from error
+
+
+async def _pieces(data: bytes, progress: Progress) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), PIECE_BYTES):
+        yield data[at : at + PIECE_BYTES]  # the next one is asked for once this one has left
+        progress(min(at + PIECE_BYTES, len(data)), len(data))
 
 
 async def _answer(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from ledger.base import Address, Digest
 from node.errors import Malformed, NotFound
-from node.log import warn
+from node.log import event, warn
+from node.progress import Progress
 from node.roles.directory import file_receivers, url_of
 from node.roles.member import Member
 
@@ -40,21 +41,26 @@ class Handover:
 
     async def _push(self, who: Address, commitment: Digest, data: bytes) -> None:
         """The address is looked up for every try: a receiver that was restarted may have another one."""
-        pause = FIRST_PAUSE_SECONDS
+        pause, began = FIRST_PAUSE_SECONDS, self.member.clock.monotonic()
         for _ in range(TRIES):
             url = url_of(self.member.record, who)
-            if self.member.record.is_final(commitment) or (url and await self._push_once(url, commitment, data)):
+            if self.member.record.is_final(commitment) or (url and await self._push_once(who, url, commitment, data)):
                 return
             await self.member.clock.sleep(pause)
             pause *= 2
-        warn("file not handed over: the receiver can still fetch it here", receiver=who, commitment=commitment)
+        warn("file not handed over: the receiver can still fetch it here", receiver=who, commitment=commitment,
+             seconds=self.member.clock.monotonic() - began)  # fmt: skip
 
-    async def _push_once(self, url: str, commitment: Digest, data: bytes) -> bool:
+    async def _push_once(self, who: Address, url: str, commitment: Digest, data: bytes) -> bool:
         """Whether nothing is left to do for this receiver."""
+        progress = Progress("handing over", "bytes", self.member.clock, receiver=who, commitment=commitment)
         try:
-            await self.member.peers.push_submission(url, commitment, data)
+            with progress:
+                await self.member.peers.push_submission(url, commitment, data, progress)
         except NotFound:
             return False
         except Malformed as error:
             warn("file refused", url=url, commitment=commitment, reason=error)
+        else:
+            event("file handed over", receiver=who, commitment=commitment, **progress.summary(len(data)))
         return True

@@ -110,6 +110,12 @@ def test_what_cannot_be_counted_shows_how_long_it_has_taken(clock: HandClock) ->
     assert progress.stalled_seconds is None
 
 
+def test_digests_are_cut_short_in_the_live_line(clock: HandClock) -> None:
+    assert Progress("handing over", "", clock, commitment=b"\xab" * 32).text() == (
+        "handing over commitment 0xabababab…, 0.00 s"
+    )
+
+
 def test_a_total_that_shrinks_to_what_is_done_ends_at_all_of_it(clock: HandClock) -> None:
     progress = Progress("generating", "tokens", clock)
     clock.now += 1

@@ -188,3 +188,21 @@ async def test_private_addresses_are_not_reached_outside_local_networks(
 
 def test_small_questions_are_given_up_sooner_than_files() -> None:
     assert client_module.QUICK.total_seconds < client_module.BULK.total_seconds
+
+
+async def test_a_file_that_is_sent_in_pieces_arrives_whole_with_its_size_told_first_and_progress(
+    peers: PeerClient, answering: Callable[[Answering], Awaitable[str]]
+) -> None:
+    data = bytes(range(256)) * 2600  # 665,600 bytes: three pieces
+    seen: list[tuple[str | None, bytes]] = []
+    steps: list[tuple[int, int]] = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        seen.append((request.headers.get("Content-Length"), await request.read()))
+        return web.Response(status=204)
+
+    url = await answering(take)
+    await peers.push_submission(url, ABOUT, data, lambda done, total: steps.append((done, total)))
+
+    assert seen == [("665600", data)]
+    assert steps == [(262_144, 665_600), (524_288, 665_600), (665_600, 665_600)]
