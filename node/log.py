@@ -35,6 +35,14 @@ def warn(what: str, /, **fields: object) -> None:
     LOGGER.warning(what, extra={"fields": _fields(fields)})
 
 
+def complain(error: Exception) -> None:
+    """Says why a command ends: among JSON lines as one of them, else as it is."""
+    if any(isinstance(handler.formatter, _JsonLines) for handler in LOGGER.handlers):
+        LOGGER.error("error", extra={"fields": {"reason": _plain(error), "kind": type(error).__name__}})
+    else:
+        print(f"error: {error}", file=sys.stderr)
+
+
 def configure(role: str | None, *, json_lines: bool) -> None:
     """Sends events to standard error, each with its time and `role`; without a role, a command's, as they are."""
     handler = _Console(sys.stderr, lively=not json_lines)

@@ -23,6 +23,7 @@ from node.log import LOGGER, event, warn
 from node.peers.client import PeerClient
 from node.peers.server import Mailbox
 from node.peers.server import add_routes as add_peer_routes
+from node.progress import Progress
 from node.record import Record
 from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
@@ -160,6 +161,14 @@ async def first_weights(member: Member) -> Path:
         await member.wait()
 
 
+async def prepared_tasks(member: Member, folder: Path) -> Taskset:
+    """As `tasks_of`, which takes seconds. Raises: SpecMismatch."""
+    with Progress("preparing the tasks", "", member.clock) as progress:
+        tasks = await asyncio.to_thread(tasks_of, member.spec, folder)
+    event("tasks ready", tasks=[task.name for task in member.spec.tasks], seconds=progress.seconds)
+    return tasks
+
+
 def tasks_of(spec: RunSpec, folder: Path) -> Taskset:
     """The run's prompts and rewards, reproduced from the tokenizer in a model folder. Raises: SpecMismatch."""
     return load_tasks(spec.tasks, load_tokenizer(folder), spec.sampling.max_prompt_tokens)
@@ -198,7 +207,7 @@ async def run_worker(
         run, _ = await open_run(provider, settings.run)
         if await is_over(provider, run):
             await claim_rewards(provider)
-            event("the run is over: nothing is left to do", run=run.id)
+            event("the run is over", run=run.id)
             return
         await Registration(provider, node_key, run).ensure()
         await _work(settings, connect, provider, node_key, engine, work)
@@ -220,7 +229,7 @@ async def _work(
 ) -> None:
     async with membership(connect, node_key, settings) as member:
         intake = Intake(member, RolloutStore(member.state.rollouts))
-        tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
+        tasks = await prepared_tasks(member, await first_weights(member))
         maker = Maker(member, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
         async with served(member, FileMailbox(intake, takes=False)):
             await Worker(member, provider, maker, Handover(member)).run()
@@ -234,7 +243,7 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
                 f"{member.account} is no validator of run {settings.run}: its owner named "
                 + ", ".join(member.run.params.validators)
             )
-        tasks = await asyncio.to_thread(tasks_of, member.spec, await first_weights(member))
+        tasks = await prepared_tasks(member, await first_weights(member))
         chosen = make_engine(engine, policy_of(member.spec))
         validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
         async with served(member, mailbox):
@@ -274,8 +283,10 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
                 f"{member.account} is not the trainer of run {settings.run}: {member.run.params.trainer} is"
             )
         await asyncio.to_thread(require_base, member, training.base)
-        tasks = await asyncio.to_thread(tasks_of, member.spec, training.base)
-        learner = await asyncio.to_thread(resumed_learner, member, training)
+        tasks = await prepared_tasks(member, training.base)
+        with Progress("loading the model", "", member.clock) as progress:
+            learner = await asyncio.to_thread(resumed_learner, member, training)
+        event("model loaded", step=learner.version, seconds=progress.seconds)
         intake = Intake(member, RolloutStore(member.state.rollouts))
         async with served(member, FileMailbox(intake, takes=True)):
             accepted = AcceptedGroups(member, tasks, intake)
@@ -331,6 +342,7 @@ def run_until_stopped(work: Coroutine[None, None, None]) -> bool:
         except asyncio.CancelledError:
             event("stopped")
             return False
+        event("finished: nothing is left to do")
         return True
 
     return asyncio.run(supervised())
