@@ -124,13 +124,17 @@ class Member:
 
     @asynccontextmanager
     async def following_weights(self) -> AsyncIterator[None]:
-        """Fetches each newest version in the background while the block runs."""
-        task = asyncio.create_task(self._follow())
+        """Fetches each newest version in the background while the block runs; an error that ends that ends the block.
+
+        A node that fetches no weights any more must not look as if it worked.
+        """
         try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            async with asyncio.TaskGroup() as tasks:
+                following = tasks.create_task(self._follow())
+                yield
+                following.cancel()
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
 
     async def _follow(self) -> None:
         pause = FIRST_PAUSE_SECONDS

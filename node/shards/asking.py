@@ -65,7 +65,7 @@ class Asker:
                 data = await read_limited(response, limit)
                 self._selection.succeeded(source, len(data), self._now() - started)
                 return data
-        except (Malformed, *UNREACHABLE) as error:
+        except (Malformed, ValueError, *UNREACHABLE) as error:  # ValueError: of names and heads that nobody can read
             self._selection.failed(source, f"{type(error).__name__}: {error}")
             return None
 

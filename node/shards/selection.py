@@ -15,6 +15,7 @@ LEAST_SUCCESS = 0.02
 HEAL_SECONDS = 300.0  # a failed source regains 63% of what it lost
 FIRST_PAUSE_SECONDS = 0.25  # after a failure, doubled with each further one in a row
 MAX_PAUSE_SECONDS = 15.0
+SLOWER = 8.0  # times the seconds that a source's chunks took it: more than a busy line varies
 MEASURED_BYTES = 256 << 10  # a smaller answer shows the round trip, not the bandwidth
 FIRST_BANDWIDTH = 1e6  # bytes a second, of the first source of all
 MAX_SOURCES = 4096  # remembered; the longest unused is forgotten first, the banned last
@@ -60,6 +61,10 @@ class Selection:
         """Whether it has sent a chunk, and has not failed since."""
         record = self._record(source)
         return record.bandwidth is not None and record.failures == 0
+
+    def longest_seconds(self, source: str, count: int) -> float:
+        """How long `count` bytes may take `source`, going by what it has sent."""
+        return SLOWER * count / (self._record(source).bandwidth or self._mean_bandwidth())
 
     def few(self, sources: Sequence[str], most: int) -> list[str]:
         """At most `most` usable `sources`, to ask at once: half of them proven ones as far as there are such.

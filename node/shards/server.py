@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from aiohttp import web
 
@@ -33,8 +34,11 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
     async def manifest(request: web.Request) -> web.StreamResponse:
         root = Digest(_digest(request, "root"))
         _wait_seconds(request, permitted=False)
-        body = await asyncio.to_thread(store.manifest_bytes, root)
-        return web.Response(body=body, content_type="application/json")
+        path = store.manifest_path(root)
+        try:
+            return await _send(request, (path, 0, await asyncio.to_thread(_size, path)), "application/json")
+        except FileNotFoundError as error:
+            raise NotFound(f"checkpoint {root.hex()} was evicted") from error
 
     async def have(request: web.Request) -> web.StreamResponse:
         root = Digest(_digest(request, "root"))
@@ -121,11 +125,15 @@ def _wait_seconds(request: web.Request, permitted: bool) -> int:
     return int(text)
 
 
-async def _send(request: web.Request, place: Place) -> web.StreamResponse:
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+async def _send(request: web.Request, place: Place, kind: str = OCTETS) -> web.StreamResponse:
     """By sendfile: slow readers hold a socket buffer each, not a chunk. Raises: FileNotFoundError, before any byte."""
     path, offset, length = place
     with await asyncio.to_thread(path.open, "rb") as file:
-        response = web.StreamResponse(headers={"Content-Type": OCTETS})
+        response = web.StreamResponse(headers={"Content-Type": kind})
         response.content_length = length
         await response.prepare(request)
         transport = request.transport

@@ -85,6 +85,7 @@ class CheckpointStore:
         kept = {root.hex() for root in roots}
         with self._changing, disk(f"cannot evict from {self._layout.folder}"):
             self._holdings = {root: holding for root, holding in self._holdings.items() if root.hex() in kept}
+            self._intact &= frozenset(roots)
             for kind in (CHECKPOINTS, PARTIAL, MANIFESTS):
                 for path in (self._layout.folder / kind).iterdir():
                     if path.name.removesuffix(MARKS) not in kept:
@@ -148,14 +149,10 @@ class CheckpointStore:
         """Of a checkpoint that is whole or begun. Raises: NotFound."""
         return self._holding(root).manifest
 
-    def manifest_bytes(self, root: Digest) -> bytes:
-        """What hashes to `root`. Blocks. Raises: NotFound, StoreError."""
+    def manifest_path(self, root: Digest) -> Path:
+        """The file that hashes to `root`; it may be evicted a moment later. Raises: NotFound."""
         self._holding(root)
-        with disk(f"cannot read the manifest of {root.hex()}"):
-            try:
-                return self._layout.manifest(root).read_bytes()
-            except FileNotFoundError as error:
-                raise NotFound(f"checkpoint {root.hex()} was evicted") from error
+        return self._layout.manifest(root)
 
     def have(self, root: Digest) -> bytes:
         """Bitmap of verified chunks (`Holding.bitmap`). Raises: NotFound."""

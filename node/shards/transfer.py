@@ -8,7 +8,7 @@ same time get different chunks and trade them, instead of all drawing on the ori
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,7 +30,9 @@ class Pace:
     """`wait_seconds` is how long one source may hold a request back when it is the only one, else `brief`.
 
     Without a single new chunk for `patience_seconds` a download ends. A chunk in flight for `late_seconds` is asked
-    for a second time elsewhere, once nothing else is left to ask for. A manifest has `manifest_seconds` to come whole.
+    for a second time elsewhere, once nothing else is left to ask for; a request that takes a source so much longer than
+    it took before is given up where there is another one (`Transfer._overdue`). A manifest has `manifest_seconds` to
+    come whole.
     """
 
     parallel: int = 4
@@ -53,6 +55,17 @@ class _Wanted:
     digest: bytes
     length: int
     bytes_in_all: int
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """One request for a chunk; `end` gives it up."""
+
+    number: int
+    length: int
+    source: str
+    since: float
+    end: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
 
 
 class Transfer:
@@ -82,7 +95,7 @@ class Transfer:
         self._missing = {each.number: each for each in wanted}
         self._left = sum(each.bytes_in_all for each in wanted)
         self._unasked = sorted(self._missing)  # a heap; what is stored meanwhile is skipped when it comes up
-        self._flying: dict[int, tuple[str, float]] = {}  # number: (source, since)
+        self._flying: set[_Flight] = set()  # at most `pace.parallel`
         self._bitmaps: dict[str, bytes] = {}
         self._offered: list[int] = []  # the next one last
         self._moved_at = clock.monotonic()
@@ -118,15 +131,22 @@ class Transfer:
                 self._ask_later(wanted)
                 await self._clock.sleep(self._pace.poll_seconds)
                 continue
-            self._flying[wanted.number] = (source, self._clock.monotonic())
+            flight = _Flight(wanted.number, wanted.length, source, self._clock.monotonic())
+            self._flying.add(flight)
             try:
-                await self._receive(wanted, source, wait, progress)
+                await self._receive(wanted, flight, wait, progress)
             finally:
-                self._flying.pop(wanted.number, None)
+                self._flying.discard(flight)
                 self._ask_later(wanted)
 
-    async def _receive(self, wanted: _Wanted, source: str, wait: int, progress: Progress) -> None:
-        data = await self._asker.chunk(source, wanted.digest, wanted.length, wait)
+    async def _receive(self, wanted: _Wanted, flight: _Flight, wait: int, progress: Progress) -> None:
+        source = flight.source
+        try:
+            async with flight.end:
+                data = await self._asker.chunk(source, wanted.digest, wanted.length, wait)
+        except TimeoutError:
+            self._selection.failed(source, "took far longer for a chunk than before")
+            return
         if data is None:
             return
         try:
@@ -141,33 +161,38 @@ class Transfer:
 
     def _next(self) -> _Wanted | None:
         """The chunk to ask for now, taken from what is unasked; None where all that is missing is in flight."""
+        flying = self._asked_for()
         while self._offered:
             number = self._offered.pop()
-            if number in self._missing and number not in self._flying:
+            if number in self._missing and number not in flying:
                 return self._missing[number]
         while self._unasked:
             number = heapq.heappop(self._unasked)
-            if number in self._missing and number not in self._flying:
+            if number in self._missing and number not in flying:
                 return self._missing[number]
-        return self._late()
+        return self._late(flying)
 
-    def _late(self) -> _Wanted | None:
+    def _asked_for(self) -> dict[int, float]:
+        """The chunks in flight, and when each was last asked for."""
+        return {flight.number: flight.since for flight in sorted(self._flying, key=lambda flight: flight.since)}
+
+    def _late(self, flying: dict[int, float]) -> _Wanted | None:
         before = self._clock.monotonic() - self._pace.late_seconds
-        late = [number for number, (_, since) in self._flying.items() if since < before and number in self._missing]
+        late = [number for number, since in flying.items() if since < before and number in self._missing]
         return self._missing[late[0]] if late else None
 
     def _ask_later(self, wanted: _Wanted | None) -> None:
-        if wanted is not None and wanted.number in self._missing and wanted.number not in self._flying:
+        if wanted is not None and wanted.number in self._missing and wanted.number not in self._asked_for():
             heapq.heappush(self._unasked, wanted.number)
 
     def _source(self, wanted: _Wanted) -> tuple[str | None, int]:
         """Whom to ask for it, and for how many seconds that one may wait for it itself."""
         everybody = self._sources()
-        asked = self._flying.get(wanted.number, ("", 0.0))[0]
-        sources = [each for each in self._selection.usable(everybody) if each != asked]
+        asked = {flight.source for flight in self._flying if flight.number == wanted.number}
+        sources = [each for each in self._selection.usable(everybody) if each not in asked]
         if len(everybody) == 1:
             return self._selection.choose(sources), self._pace.wait_seconds
-        busy = {source for source, _ in self._flying.values()}
+        busy = {flight.source for flight in self._flying}
         # One request at a time until the first chunk has come: one that stalls must not hold every worker.
         sources = [each for each in sources if each not in busy or self._selection.proven(each)]
         sources = self._bounded(sources, busy)
@@ -188,7 +213,29 @@ class Transfer:
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(self._pace.watch_seconds)
+            for flight in self._overdue():
+                flight.end.reschedule(asyncio.get_running_loop().time())
             await self._look()
+
+    def _overdue(self) -> list[_Flight]:
+        """Requests to give up, because others can be asked: a source that sent chunks, or was the only one, may stall.
+
+        Of a proven source, what takes far longer than its chunks took before; of another, all but its oldest request.
+        Without this a source that sent one chunk holds up every worker for as long as one request may take.
+        """
+        usable = set(self._selection.usable(self._sources()))
+        spared: set[str] = set()
+        overdue = []
+        for flight in sorted(self._flying, key=lambda flight: flight.since):
+            late = self._clock.monotonic() - flight.since - self._pace.late_seconds - self._pace.brief_wait_seconds
+            if self._selection.proven(flight.source):
+                late -= self._selection.longest_seconds(flight.source, flight.length)
+            elif flight.source not in spared:
+                spared.add(flight.source)
+                continue
+            if late > 0 and usable - {flight.source}:
+                overdue.append(flight)
+        return overdue
 
     async def _look(self) -> None:
         """Asks what the sources have, if there are several, and orders what to fetch from that."""
@@ -211,7 +258,8 @@ class Transfer:
         holders = np.zeros(self._chunks, dtype=np.int64)
         for bits in self._bitmaps.values():
             holders += np.unpackbits(np.frombuffer(bits, np.uint8), count=self._chunks, bitorder="little")
-        offered = [number for number in self._missing if holders[number] and number not in self._flying]
+        flying = self._asked_for()
+        offered = [number for number in self._missing if holders[number] and number not in flying]
         return sorted(self._selection.shuffled(offered), key=lambda number: -int(holders[number]))
 
     def _account(self) -> str:

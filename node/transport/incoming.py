@@ -106,10 +106,13 @@ class _LimitedSite(web.BaseSite):
             except OSError:
                 await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
-            if self._full(server, subscriber(str(peer[0]))):
+            if not peer or self._full(server, subscriber(str(peer[0]))):
                 connection.close()
-            else:
+                continue
+            try:
                 await loop.connect_accepted_socket(server, connection)
+            except OSError:  # the peer has gone already: some systems refuse to set options of its socket
+                connection.close()
 
     def _full(self, server: web.Server, address: str) -> bool:
         if len(server.connections) >= self._limits.connections:

@@ -146,9 +146,12 @@ class _Resolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(
-            self._threads, lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
-        )
+        try:
+            found = await loop.run_in_executor(
+                self._threads, lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+            )
+        except UnicodeError as error:  # an empty or overlong label: no OSError, so callers would not expect it
+            raise OSError(errno.EINVAL, f"{host[:80]!a} is no name: {error}") from error
         return [
             ResolveResult(
                 hostname=host,

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,18 +20,12 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
-from node.shards.client import Downloader
 from node.shards.manifest import CHUNK_BYTES, build
-from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
-from node.shards.transfer import Pace
-from node.transport import Limits, Timeouts, make_app, serve, session
+from node.transport import Timeouts, session
+from tests.shards.sources import QUICK, TIMEOUTS, answering, contents, downloader, serving
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-QUICK = Pace(patience_seconds=20.0, poll_seconds=0.02, watch_seconds=0.1, late_seconds=0.5, brief_wait_seconds=1)
 IMPATIENT = replace(QUICK, patience_seconds=0.5)
-TIMEOUTS = Timeouts(connect_seconds=1.0, idle_seconds=0.5, total_seconds=5.0)
-GENEROUS = Limits(requests_per_second=1e6, burst=10**6, request_seconds=10)
 
 
 @pytest.fixture
@@ -42,35 +36,6 @@ def source(tmp_path: Path) -> Path:
     (folder / "config.json").write_bytes(b"{}")
     (folder / "weights").write_bytes(random.Random(0).randbytes(6 * CHUNK_BYTES + 1000))
     return folder
-
-
-@pytest.fixture
-async def servers() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with session(allow_private=True) as opened:
-        yield opened
-
-
-async def serving(servers: AsyncExitStack, store: CheckpointStore) -> str:
-    app = make_app(1000, GENEROUS)
-    add_routes(app, store)
-    runner, port = await serve(app, "127.0.0.1", 0)
-    servers.push_async_callback(runner.cleanup)
-    return f"http://127.0.0.1:{port}"
-
-
-async def answering(servers: AsyncExitStack, handler: Handler) -> str:
-    """A source of which every request is answered by `handler`."""
-    app = make_app(1000, GENEROUS)
-    app.router.add_get("/{path:.*}", handler)
-    runner, port = await serve(app, "127.0.0.1", 0)
-    servers.push_async_callback(runner.cleanup)
-    return f"http://127.0.0.1:{port}"
 
 
 async def saying(servers: AsyncExitStack, data: bytes, *, stall: bool = False) -> str:
@@ -91,15 +56,6 @@ async def saying(servers: AsyncExitStack, data: bytes, *, stall: bool = False) -
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     servers.callback(server.close)
     return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-def downloader(folder: Path, http: aiohttp.ClientSession, sources: Sequence[str], pace: Pace = QUICK) -> Downloader:
-    store = CheckpointStore(folder)
-    return Downloader(store, http, lambda: sources, rng=random.Random(1), pace=pace, timeouts=TIMEOUTS)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @asynccontextmanager
@@ -172,7 +128,7 @@ async def test_nodes_trade_chunks_when_they_receive_at_the_same_time(
     async def handler(request: web.Request) -> web.StreamResponse:
         kind, name = request.match_info["path"].split("/")[1:]
         if kind == "manifests":
-            return web.Response(body=origin.manifest_bytes(root))
+            return web.Response(body=origin.manifest_path(root).read_bytes())
         if kind == "have":
             return web.Response(body=origin.have(root))
         async with slow:
@@ -230,7 +186,7 @@ async def test_the_right_bytes_arrive_and_the_liar_is_banned_when_one_of_two_sou
     async def lie(request: web.Request) -> web.StreamResponse:
         kind, name = request.match_info["path"].split("/")[1:]
         if kind == "manifests":
-            return web.Response(body=origin.manifest_bytes(root))
+            return web.Response(body=origin.manifest_path(root).read_bytes())
         if kind == "have":
             return web.Response(body=b"\xff")
         _, _, length = origin.locate(bytes.fromhex(name)) or (source, 0, 0)
@@ -376,7 +332,7 @@ async def test_a_checkpoint_arrives_when_a_hundred_and_fifty_strangers_say_they_
     sources = [await serving(servers, origin), *strangers]
     pace = replace(QUICK, manifest_seconds=1.0)
 
-    async with asyncio.timeout(10):  # four at a time, half a second each, were 150 x 0.5 / 4 = 19 s for one round
+    async with asyncio.timeout(18):  # four at a time, half a second each, were 150 x 0.5 / 4 = 19 s for one round
         folder = await downloader(tmp_path / "leaf", http, sources, pace).fetch(root)
 
     assert contents(folder) == contents(source)
@@ -394,7 +350,7 @@ async def test_one_request_at_most_hangs_when_a_source_says_it_has_all_and_stall
         if "/have/" in request.path:
             return web.Response(body=b"\xff")
         if "/manifests/" in request.path:
-            return web.Response(body=origin.manifest_bytes(root))
+            return web.Response(body=origin.manifest_path(root).read_bytes())
         hanging.append(request.path)
         await asyncio.sleep(5)
         return web.Response()

@@ -1,7 +1,9 @@
 """Serving checkpoints, through real sockets."""
 
 import asyncio
+import socket
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -162,3 +164,30 @@ async def test_a_chunk_is_not_found_when_another_store_evicted_its_checkpoint(
     store.add(source)
     CheckpointStore(tmp_path / "store").keep([])
     assert (await get(http, f"{base}/chunks/{blake3(B).hexdigest()}"))[0] == 404
+
+
+async def test_manifests_that_nobody_reads_take_no_memory(
+    store: CheckpointStore, base: str, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Forty readers of a manifest of a megabyte that do not read: with the bytes in memory these were 40 MB."""
+    (tmp_path / "many").mkdir()
+    for number in range(1000):
+        (tmp_path / "many" / f"{number:04}").write_bytes(number.to_bytes(2))
+    root = store.add(tmp_path / "many")
+    size = len(store.manifest_path(root).read_bytes())
+    host, port = base.removeprefix("http://").removesuffix("/v1").split(":")
+    tracemalloc.start()
+    stalled = []
+    for _ in range(40):
+        _, writer = await asyncio.open_connection(host, int(port), limit=1)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        writer.write(f"GET /v1/manifests/{root.hex()} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        stalled.append(writer)
+    assert await get(http, f"{base}/manifests/{root.hex()}") == (200, build(tmp_path / "many").encode())
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for writer in stalled:
+        writer.transport.abort()
+
+    assert size > 100_000
+    assert held < 20 * size

@@ -1,0 +1,51 @@
+"""Fetching the newest weights in the background: no peer stops it, and nothing stops it unnoticed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ledger.base import Version
+from tests.roles.network import Build, Part
+from tests.roles.stage import FastClock, until
+
+
+def asked(node: Part) -> list[Any]:
+    """What a node remembers of those that it asked for weights."""
+    return list(node.member.downloader.selection._records.values())
+
+
+@pytest.mark.parametrize("url", ["http://a..b", "http://" + "a" * 64 + ".com", "http://[::1", "gopher://x", "\x00"])
+async def test_a_node_gets_the_weights_when_others_announce_what_is_no_address(build: Build, url: str) -> None:
+    network = await build(validators=2)
+    node = await network.validator(0, weights=False)
+    await (await network.validator(1)).member.ledger.set_endpoint(url)
+    await (await network.worker()).member.ledger.set_endpoint(url)
+    await node.member.sync()
+
+    async with node.member.following_weights():
+        await until(lambda: all(each.last_error for each in asked(node)) and bool(asked(node)), "those were asked")
+        await network.trainer()  # has the weights, and announces where
+        await node.member.sync()
+        await until(lambda: node.member.held(Version(0)) is not None, "the weights")
+
+
+async def test_the_block_ends_with_the_error_when_following_fails(build: Build) -> None:
+    class Broken(FastClock):
+        async def sleep(self, seconds: float) -> None:
+            raise RuntimeError("a bug")
+
+    member = (await (await build(validators=1)).validator()).member
+    member.clock = Broken()
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        async with member.following_weights():
+            await asyncio.Event().wait()
+
+
+async def test_an_error_of_the_block_is_that_error(build: Build) -> None:
+    member = (await (await build(validators=1)).validator()).member
+
+    with pytest.raises(LookupError, match="of the block"):
+        async with member.following_weights():
+            raise LookupError("of the block")
