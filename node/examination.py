@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ledger.base import Ledger
+from node.clock import SystemClock
 from node.config import Home
 from node.engines.base import Progress
+from node.progress import Progress as Tracked
 from node.queries import Say, fetch_checkpoint, read_record
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
@@ -35,11 +37,9 @@ async def examine_checkpoint(
     """
     spec, _ = await read_record(ledger, run)
     folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
-
-    def progress(done: int, total: int) -> None:
-        say(f"examining version {version}: {100 * done // max(total, 1)}% of at most {total} tokens")
-
-    return {"version": version, **asdict(await asyncio.to_thread(examine, spec, folder, samples, engine, progress))}
+    with Tracked("examining", "tokens", SystemClock(), version=version) as progress:
+        found = await asyncio.to_thread(examine, spec, folder, samples, engine, progress)
+    return {"version": version, **asdict(found)}
 
 
 def examine(spec: RunSpec, folder: Path, samples: int, choice: EngineChoice, progress: Progress) -> Accuracy:

@@ -6,10 +6,13 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
-from ledger.base import Address, Digest, Ledger, RunId, State, Version
+from ledger.base import NOBODY, Address, Digest, Ledger, RunId, State, Version
+from node.clock import SystemClock
 from node.config import Home, StateFolder
 from node.errors import ConfigError, NotFound, StoreError
 from node.files import locked
+from node.log import seconds_text
+from node.progress import Progress
 from node.record import Record, Submission
 from node.roles.directory import weight_sources
 from node.roles.registration import stake_per_node
@@ -152,13 +155,12 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     held = await asyncio.to_thread(store.complete, root)
     if held is not None:
         return held
-
-    def progress(done: int, total: int) -> None:
-        say(f"fetching version {version}: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
-
-    nobody = Address("0x" + "00" * 20)
+    progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
     async with session(allow_private) as http:
-        return await Downloader(store, http, lambda: weight_sources(record, nobody)).fetch(root, progress)
+        with progress:
+            folder = await Downloader(store, http, lambda: weight_sources(record, NOBODY)).fetch(root, progress)
+    say(f"version {version} fetched in {seconds_text(progress.seconds)}")
+    return folder
 
 
 def read_rollouts(spec: RunSpec, path: Path) -> tuple[Rollout, ...]:

