@@ -6,13 +6,12 @@ one has no such name.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import blake3
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -20,13 +19,13 @@ from torch import Tensor
 from ledger.base import Digest, Version
 from node.errors import StoreError
 from node.training.batch import GroupId
+from node.training.facts import JSON_NAME, Consumed, Facts, read_facts, saved_states
 from node.training.folders import discard, remove_partial, whole_folder
 
 log = logging.getLogger(__name__)
 
 KEEP = 2  # a state that the disk has spoilt leaves one more
-MAX_JSON_BYTES = 64 * 1024 * 1024
-_TENSORS, _JSON, _SUMS = "state.safetensors", "state.json", "BLAKE3SUMS"
+_TENSORS, _JSON, _SUMS = "state.safetensors", JSON_NAME, "BLAKE3SUMS"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,22 +37,6 @@ class State:
     tensors: Mapping[str, Tensor]
 
 
-class _Consumed(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    commitment: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    group: Annotated[int, Field(ge=0)]
-    version: Annotated[int, Field(ge=0)]
-
-
-class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    format: Literal[1]
-    version: Annotated[int, Field(ge=0)]
-    consumed: list[_Consumed]
-
-
 def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
     """Adds `state` to `root` and drops all but the last `keep`. Returns its folder.
 
@@ -61,14 +44,14 @@ def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
 
     Raises: StoreError.
     """
-    folder = root / f"state-{max((number for number, _ in _saved(root)), default=0) + 1:08d}"
+    folder = root / f"state-{max((number for number, _ in saved_states(root)), default=0) + 1:08d}"
     with whole_folder(folder) as partial:
         _save_tensors(state.tensors, partial / _TENSORS)
-        facts = _Facts(
+        facts = Facts(
             format=1,
             version=state.version,
             consumed=[
-                _Consumed(commitment=id_.commitment.hex(), group=id_.group, version=version)
+                Consumed(commitment=id_.commitment.hex(), group=id_.group, version=version)
                 for id_, version in state.consumed.items()
             ],
         )
@@ -76,7 +59,7 @@ def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
         (partial / _SUMS).write_text(_sums(partial))
     try:
         remove_partial(root)
-        for _, old in sorted(_saved(root))[: -max(keep, 1)]:
+        for _, old in sorted(saved_states(root))[: -max(keep, 1)]:
             discard(old)
     except OSError as error:
         raise StoreError(f"{root}: {error.strerror or error}") from error
@@ -88,7 +71,7 @@ def latest_state(root: Path) -> State | None:
 
     Raises: StoreError: there are states and none can be used.
     """
-    saved = sorted(_saved(root), reverse=True)
+    saved = sorted(saved_states(root), reverse=True)
     for _, folder in saved:
         try:
             state = _load(folder)
@@ -111,9 +94,7 @@ def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
 def _load(folder: Path) -> State:
     if (folder / _SUMS).read_bytes() != _sums(folder).encode():
         raise StoreError("its files are not what was saved")
-    if (folder / _JSON).stat().st_size > MAX_JSON_BYTES:
-        raise StoreError(f"{_JSON} is over {MAX_JSON_BYTES} bytes")
-    facts = _Facts.model_validate_json((folder / _JSON).read_bytes())
+    facts = read_facts(folder)
     consumed = {
         GroupId(Digest(bytes.fromhex(entry.commitment)), entry.group): Version(entry.version)
         for entry in facts.consumed
@@ -127,10 +108,3 @@ def _sums(folder: Path) -> str:
         for name in (_TENSORS, _JSON)
     }
     return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
-
-
-def _saved(root: Path) -> Iterator[tuple[int, Path]]:
-    for folder in root.glob("state-*"):
-        number = folder.name.removeprefix("state-")
-        if number.isascii() and number.isdigit() and folder.is_dir():
-            yield int(number), folder
