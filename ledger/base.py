@@ -305,6 +305,12 @@ class Ledger(Protocol):
     def confirmations(self) -> int:
         """Blocks to wait for before a block counts."""
 
+    async def finish_earlier(self) -> None:
+        """Waits until nothing that an earlier process of this account sent is on its way: what is read then counts it.
+
+        Raises: Unconfirmed: something is still not final.
+        """
+
     # --- Chain
     async def head(self) -> Block:
         """The latest block."""

@@ -41,7 +41,7 @@ class Sender:
         self._signer = signer
         self._follower = follower
         self._lane = asyncio.Lock()
-        self._resumed: set[asyncio.Task[None]] = set()
+        self._resumed: dict[int, asyncio.Task[None]] = {}  # by entry
         self.address = signer.address
 
     async def send(self, call: Call) -> Mined:
@@ -75,12 +75,20 @@ class Sender:
         for entry in await self._unfinished():
             log.info("sending %s again, nonce %d", entry.what, entry.nonce)
             await self._follower.resend(entry)
-            task = asyncio.create_task(self._follow_quietly(entry))
-            self._resumed.add(task)
-            task.add_done_callback(self._resumed.discard)
+            self._resumed[entry.id] = asyncio.create_task(self._follow_quietly(entry))
+
+    async def finish_earlier(self) -> None:
+        """Waits until nothing that an earlier process sent is on its way.
+
+        Raises: Unconfirmed: something is not final after all patience.
+        """
+        await asyncio.gather(*self._resumed.values())
+        for entry in await self._unfinished():
+            if entry.id in self._resumed:
+                raise Unconfirmed(f"{entry.what}: transaction 0x{entry.attempts[-1].hash.hex()} is not final yet")
 
     async def close(self) -> None:
-        tasks = tuple(self._resumed)
+        tasks = tuple(self._resumed.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

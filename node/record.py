@@ -155,6 +155,13 @@ class Record:
             return True
         return self.head.time <= self.checkpoints[version + level + 1].block.time + windows.grace
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and nothing can be submitted, or is open, any more."""
+        if self.ended is None or self.unfinished:
+            return False
+        return self.head.time > self.ended.time + self.run.params.windows.grace
+
     def beacon_block(self, version: Version, node: Address, slot: int) -> int | None:
         """The block whose beacon seeds `slot` (protocol, "Beacons"), or None while it is not there."""
         if slot >= 2:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Digest, Ledger, Run, RunId
+from ledger.base import Digest, Ledger, Run, RunId, Version
 from ledger.errors import LedgerError, Reverted
 from node.clock import Clock, SystemClock
 from node.config import Settings
@@ -144,21 +144,32 @@ async def _announce(member: Member, url: str) -> None:
     event("serving", url=url, account=member.account)
 
 
-async def first_weights(member: Member) -> Path:
-    """The newest version's folder, waiting for one to be published and found."""
+async def first_weights(member: Member) -> Path | None:
+    """The folder of the newest version that is here, else of the newest one, waiting for it to be published and found.
+
+    Any will do for a start: tokenizer and template are the same in all, and whoever comes back is waited for by
+    submissions that are open now. None where the run is over before any could be had.
+    """
     waited = False
-    while True:
+    while not member.record.is_over:
         await member.sync()
         latest = member.record.latest
         if latest is not None:
             try:
-                return await member.weights(latest)
+                return await member.weights(await asyncio.to_thread(_newest_here, member, latest))
             except NotFound as error:
                 event("weights not found yet, trying again", version=latest, reason=error)
         elif not waited:
             event("waiting for the trainer to publish version 0")
             waited = True
         await member.wait()
+    return None
+
+
+def _newest_here(member: Member, latest: Version) -> Version:
+    """The newest version whose every chunk is here, or `latest`. Blocking."""
+    versions = map(Version, range(latest, -1, -1))
+    return next((version for version in versions if member.held(version) is not None), latest)
 
 
 async def prepared_tasks(member: Member, folder: Path) -> Taskset:
@@ -229,9 +240,13 @@ async def _work(
 ) -> None:
     async with membership(connect, node_key, settings) as member:
         intake = Intake(member, RolloutStore(member.state.rollouts))
-        tasks = await prepared_tasks(member, await first_weights(member))
-        maker = Maker(member, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
-        async with served(member, FileMailbox(intake, takes=False)):
+        async with served(member, FileMailbox(intake, takes=False)):  # first of all: open files may be asked for
+            folder = await first_weights(member)
+            if folder is None:
+                await claim_rewards(provider)
+                return
+            tasks = await prepared_tasks(member, folder)
+            maker = Maker(member, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
             await Worker(member, provider, maker, Handover(member)).run()
 
 
@@ -243,7 +258,11 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
                 f"{member.account} is no validator of run {settings.run}: its owner named "
                 + ", ".join(member.run.params.validators)
             )
-        tasks = await prepared_tasks(member, await first_weights(member))
+        folder = await first_weights(member)
+        if folder is None:
+            event("the run is over", run=settings.run)
+            return
+        tasks = await prepared_tasks(member, folder)
         chosen = make_engine(engine, policy_of(member.spec))
         validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
         async with served(member, mailbox):

@@ -18,6 +18,7 @@ STOP_SECONDS = 15.0  # for a process to end by itself before it is killed
 KDF_ITERATIONS = 2**14  # wallets of a local network hold nothing: unlocking them should be quick
 PR_SET_PDEATHSIG = 1  # prctl(2)
 TAIL_LINES = 15
+PROGRAM = ("-m", "cli")  # what Python runs
 
 
 class RoleFailed(NodeError):
@@ -74,9 +75,14 @@ class Cast:
         return self.players[name]
 
     def _command(
-        self, player: Player, arguments: tuple[str, ...], deployed: bool = True, signing: bool = True
+        self,
+        player: Player,
+        arguments: tuple[str, ...],
+        deployed: bool = True,
+        signing: bool = True,
+        program: tuple[str, ...] = PROGRAM,
     ) -> list[str]:
-        words = [sys.executable, "-m", "cli", *arguments, "--home", str(player.home), "--rpc", self.rpc_url]
+        words = [sys.executable, *program, *arguments, "--home", str(player.home), "--rpc", self.rpc_url]
         if deployed:
             words += ["--deployment", str(self.deployment)]
         if signing:
@@ -99,9 +105,11 @@ class Cast:
             raise RoleFailed(f"`{' '.join(arguments[:2])}` ended with {process.returncode}:\n{player.tail()}")
         return output.decode()
 
-    async def start(self, player: Player, *arguments: str, niceness: int = 0) -> None:
+    async def start(
+        self, player: Player, *arguments: str, niceness: int = 0, program: tuple[str, ...] = PROGRAM
+    ) -> None:
         """Starts a role that goes on; its log goes to the player's file. The nicer, the less it takes from others."""
-        words = self._command(player, arguments)
+        words = self._command(player, arguments, program=program)
         with player.log.open("ab") as log:
             player.process = await asyncio.create_subprocess_exec(
                 *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=_environment(),

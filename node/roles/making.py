@@ -56,6 +56,7 @@ class Maker:
         """
         found = await asyncio.to_thread(self._left_behind, assignment)
         if found is not None:
+            event("file found again", slot=assignment.slot, commitment=found.claim.commitment)
             return found
         try:
             data = await self._generate(assignment)
@@ -78,9 +79,12 @@ class Maker:
                 warn("a file of an earlier process is not usable", commitment=name, reason=error)
                 self.intake.store.delete(name)
                 continue
-            event("file found again", slot=assignment.slot, commitment=name)
             return work
         return None
+
+    def has_made(self, assignment: Assignment) -> bool:
+        """Whether the file of `assignment` lies here already. Blocking."""
+        return self._left_behind(assignment) is not None
 
     def _uncommitted(self) -> list[Digest]:
         """Files that the chain does not know, the latest first; the oldest of too many are deleted."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Address, Event, Ledger, Run, Version
-from ledger.errors import Unreachable
+from ledger.errors import Unconfirmed, Unreachable
 from ledger.messages import Domain
 from node.clock import Clock
 from node.config import Settings, StateFolder
@@ -78,6 +78,13 @@ class Member:
                 await self.wait()
             else:
                 return
+
+    async def finish_earlier(self) -> None:
+        """Waits for what a killed process sent: looked at too early, the chain would have this one do it again."""
+        try:
+            await self.ledger.finish_earlier()
+        except Unconfirmed as error:
+            warn("what an earlier process sent is not final yet", reason=error)
 
     async def look(self) -> None:
         """As `sync`, but not more often than this node looks anyway: for requests, which strangers make."""

@@ -39,13 +39,15 @@ class Registration:
     async def ensure(self) -> None:
         """Leaves the node authorised, backed and with gas.
 
-        Gas comes first: everything after it needs some.
+        What a killed process sent comes first, since doing it again would give stake and gas twice. Then comes gas:
+        everything after it needs some.
 
         Raises:
             ConfigError: tokens or gas are missing and cannot be had; the node works for another provider.
             LedgerError: the chain did not take a step.
         """
         try:
+            await self.provider.finish_earlier()
             await self._fuel()
             await self._authorize()
             await self._back()

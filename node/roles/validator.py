@@ -79,14 +79,8 @@ class Validator:
                 await _cancelled(*loops, *self.inquiries.values())
                 await self.witness.close()
 
-    def _finished(self) -> bool:
-        record = self.member.record
-        if record.ended is None or record.open_submissions():
-            return False
-        return record.head.time > record.ended.time + self.member.run.params.windows.grace
-
     async def _watch(self) -> None:
-        while not self._finished():
+        while not self.member.record.is_over:
             await self.member.sync()
             self.presence.note(self.member.record.head.time, self.member.run.params.windows.available)
             open_submissions = self.member.record.open_submissions()

@@ -1,7 +1,8 @@
 """The worker: makes the rollouts that its assignment asks for, commits to them on chain, hands them over, gets paid.
 
 The file of a commitment is on disk before the commitment is sent, and a slot's file that was never committed is found
-again after a crash: killed anywhere, nothing is lost and nothing is made twice.
+again after a crash: killed anywhere, nothing is lost and nothing is made twice. A finished file goes to the chain as
+long as its version is open, even if there is a newer one by then.
 """
 
 import asyncio
@@ -54,6 +55,7 @@ class Worker:
     maker: Maker
     handover: Handover
     failures: int = 0  # of the engine, in a row
+    unsent: bool = True  # whether a finished file may lie here that was not committed
 
     async def run(self) -> None:
         """Works until the run has ended and every own submission is final, then claims.
@@ -63,6 +65,7 @@ class Worker:
             EngineError: the model does not run here.
             ConfigError: the node key cannot pay gas.
         """
+        await self.member.finish_earlier()
         await self.member.synced()
         async with self.member.following_weights():
             try:
@@ -108,10 +111,28 @@ class Worker:
         record, member = self.member.record, self.member
         if record.ended is not None or len(self._open()) >= member.run.params.max_open:
             return None
+        first = max((version for version, node in record.commits if node == member.account), default=Version(0))
+        finished = await self._finished_before(first) if self.unsent else None
+        if finished is not None:
+            return finished
         version = await asyncio.to_thread(member.newest_held)
-        if version is None or any(later > version and node == member.account for later, node in record.commits):
+        if version is None or version < first:
             return None  # the chain takes nothing for a version before one that this node has committed in
         return await self._assignment(version)
+
+    async def _finished_before(self, first: Version) -> Assignment | None:
+        """Of which assignment a file lies here that a killed process, or a chain out of reach, kept from the chain.
+
+        The oldest from version `first` on: once something newer is committed, the chain takes it no more.
+        """
+        record = self.member.record
+        for version in map(Version, range(first, len(record.checkpoints))):
+            if record.is_open(version):
+                assignment = await self._assignment(version)
+                if assignment is not None and await asyncio.to_thread(self.maker.has_made, assignment):
+                    return assignment
+        self.unsent = False
+        return None
 
     async def _assignment(self, version: Version) -> Assignment | None:
         """What this node's next slot in `version` is, or None while its beacon is not there."""
@@ -149,6 +170,7 @@ class Worker:
             )
         except LOOK_AGAIN as error:
             warn("not submitted, looking again", slot=what.slot, reason=error)
+            self.unsent = not isinstance(error, SlotTaken)  # which will be taken for ever
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:
             if not self._open():  # what is open may yet free its stake
