@@ -7,8 +7,9 @@ FORGE := node contracts/script/forge.js  # the one in node_modules/.bin exits 0 
 MODEL ?= smollm2
 CHEAT ?= other-model
 STEPS ?= 10
+SEEDS ?= 3
 
-.PHONY: help demo test test-contracts test-python test-slow lint format calibrate docs setup prerequisites clean
+.PHONY: help demo test test-contracts test-python test-slow lint format calibrate learning docs setup prerequisites clean
 
 help:
 	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= CHEAT= STEPS=)"
@@ -17,6 +18,7 @@ help:
 	@echo "make format  rewrite Python and Solidity in the project's format"
 	@echo "make test-slow  the suites that take minutes: honest seeds with the real model, whole networks"
 	@echo "make calibrate  measure a preset's thresholds again (MODEL=)"
+	@echo "make learning   play whole networks, show that they learn, and draw the curves (MODEL= SEEDS=)"
 	@echo "make docs    regenerate the pages that are generated"
 	@echo "make clean   delete what setting up and building made"
 
@@ -51,6 +53,9 @@ format: setup
 
 calibrate: setup
 	$(BIN)/python benchmarks/calibrate.py $(MODEL)
+
+learning: setup
+	$(BIN)/python benchmarks/learning.py --model $(MODEL) --seeds $(SEEDS)
 
 docs: setup
 	$(BIN)/python docs/generate.py

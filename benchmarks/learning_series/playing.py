@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ledger.base import Ledger
 
 STEPS_OF_THE_REST = 5  # what starting and examining take, in steps: only the estimate of the time left needs it
+STEPS_BEFORE_AN_ESTIMATE = 4  # the first ones take longer
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class Progress:
 
     def _left(self) -> str:
         total, done = self.networks * (self.steps + STEPS_OF_THE_REST), sum(self.done.values())
-        if done < 1:
+        if done < STEPS_BEFORE_AN_ESTIMATE:
             return ""
         seconds = (time.monotonic() - self.started) / done * (total - done)
         return f"   (about {seconds / 60:.0f} min left)"

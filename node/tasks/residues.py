@@ -17,8 +17,12 @@ FILLERS = 4
 
 
 class ResiduesSettings(TaskSettings):
-    """`vocabulary` bounds the random ids of prompts; it must not be above the model's."""
+    """`vocabulary` bounds the random ids of prompts; it must not be above the model's.
 
+    `classes`: how many of the residue classes are asked for. With one there is nothing to read in the prompt.
+    """
+
+    classes: Annotated[int, Field(ge=1, le=CLASSES)] = CLASSES
     vocabulary: Annotated[int, Field(ge=2 * FIRST_FREE, le=2**20)] = 256
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     train: Annotated[int, Field(ge=1, le=2**16)] = 512
@@ -26,14 +30,14 @@ class ResiduesSettings(TaskSettings):
 
 
 class Residues:
-    """Prompts `[0, 2 + c, four random ids >= 16]`, the class c in turn 0, 1, 2, 3; the held-out ones follow the others.
+    """Prompts `[0, 2 + c, four random ids >= 16]`, the class c in turn from 0 on; the held-out ones follow the others.
 
     Reward: the share of emitted tokens with id >= 16 and id mod 4 = c; a quarter, less the 16 low ids, by chance.
     """
 
     def __init__(self, settings: ResiduesSettings, tokenizer: Tokenizer, fuel_limit: int) -> None:
         count = settings.train + settings.held_out
-        items = [_item(settings.seed, index, settings.vocabulary) for index in range(count)]
+        items = [_item(settings, index) for index in range(count)]
         self._items = tuple(items[: settings.train])
         self._held_out = tuple(items[settings.train :])
         self._fuel_limit = fuel_limit
@@ -54,14 +58,14 @@ class Residues:
         return hits / len(looked_at) if looked_at else 0.0
 
 
-def _item(seed: int, index: int, vocabulary: int) -> Item:
+def _item(settings: ResiduesSettings, index: int) -> Item:
     """Counter-based: SHA-256 of seed and index gives eight words; no item depends on another."""
-    words = hashlib.sha256(f"residues/1 {seed} {index}".encode()).digest()
+    words = hashlib.sha256(f"residues/1 {settings.seed} {index}".encode()).digest()
     ids = tuple(
-        FIRST_FREE + int.from_bytes(words[8 * k : 8 * k + 8], "little") % (vocabulary - FIRST_FREE)
+        FIRST_FREE + int.from_bytes(words[8 * k : 8 * k + 8], "little") % (settings.vocabulary - FIRST_FREE)
         for k in range(FILLERS)
     )
-    wanted = index % CLASSES
+    wanted = index % settings.classes
     return Item((BEGIN, CLASS_BASE + wanted, *ids), str(wanted))
 
 

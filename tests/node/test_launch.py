@@ -39,7 +39,7 @@ def test_settings_of_a_plan_go_on_top_of_the_presets_and_another_task_starts_fro
     varied = build_spec("tiny", base, Plan("a-run", settings={"seed": 5, "train": 12}))
     other = build_spec("tiny", base, Plan("a-run", task="residues", settings={"vocabulary": 128}))
 
-    assert varied.tasks[0].config == {"vocabulary": 256, "seed": 5, "train": 12, "held_out": 64}
+    assert varied.tasks[0].config == {"classes": 4, "vocabulary": 256, "seed": 5, "train": 12, "held_out": 64}
     assert (varied.tasks[0].size, other.tasks[0].config["vocabulary"]) == (12, 128)
     with pytest.raises(ConfigError, match="task residues: config, chance: "):
         build_spec("tiny", base, Plan("a-run", settings={"chance": 0.5}))

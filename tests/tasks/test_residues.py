@@ -38,6 +38,14 @@ def test_an_item_follows_from_seed_and_number_alone(byte_tokenizer: Tokenizer) -
     assert residues(byte_tokenizer, config={"seed": 3, "train": 9}).held_out[0] == Item((0, 3, *ids), "1")
 
 
+def test_fewer_classes_are_asked_for_when_the_settings_say_so(byte_tokenizer: Tokenizer) -> None:
+    two, four = residues(byte_tokenizer, config={"classes": 2}), residues(byte_tokenizer)
+
+    assert [item.answer for item in two.items[:5]] == ["0", "1", "0", "1", "0"]
+    assert [item.prompt_ids[1] for item in two.items[:5]] == [2, 3, 2, 3, 2]
+    assert [item.prompt_ids[2:] for item in two.items] == [item.prompt_ids[2:] for item in four.items]
+
+
 def test_ids_of_prompts_are_spread_over_the_vocabulary(byte_tokenizer: Tokenizer) -> None:
     counts = Counter(t for item in residues(byte_tokenizer).items for t in item.prompt_ids[2:])
 
@@ -79,7 +87,18 @@ def test_any_tokens_have_a_reward_between_0_and_1(byte_tokenizer: Tokenizer, ids
     assert 0.0 <= task.score(task.items[wanted], ids, 1) <= 1.0
 
 
-@pytest.mark.parametrize("config", [{"vocabulary": 16}, {"train": 0}, {"train": 2**31 - 1}, {"size": 5}, {"seed": 1.5}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"vocabulary": 16},
+        {"train": 0},
+        {"classes": 0},
+        {"classes": 5},
+        {"train": 2**31 - 1},
+        {"size": 5},
+        {"seed": 1.5},
+    ],
+)
 def test_a_config_out_of_bounds_is_refused(byte_tokenizer: Tokenizer, config: dict[str, Setting]) -> None:
     with pytest.raises(SpecMismatch, match=f"config, {next(iter(config))}: "):
         residues(byte_tokenizer, config=config)
