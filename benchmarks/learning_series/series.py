@@ -20,6 +20,7 @@ class Series:
     """
 
     model: str
+    settings: tuple[str, ...]
     steps: int
     examined: tuple[int, ...]
     samples: int
@@ -43,13 +44,14 @@ class Series:
         return Show(
             folder, self.model, workers=2, validators=2, cheat=None, steps=self.steps, held_out_samples=self.samples,
             seconds=self.seconds, task="lottery" if arm == CONTROL else None,
-            settings=(f"seed={seed * SPLITS_APART}",), examined=self.examined,
+            settings=(*self.settings, f"seed={seed * SPLITS_APART}"), examined=self.examined,
         )  # fmt: skip
 
     def parameters(self) -> dict[str, Any]:
         """What a stored result must have been made with to be taken over."""
         chosen = PRESETS[self.model]
         return {
+            **({"settings": list(self.settings)} if self.settings else {}),
             "steps": self.steps,
             "samples": self.samples,
             "examined": list(self.examined),
@@ -62,11 +64,11 @@ class Series:
 
 SERIES: Mapping[str, Series] = {
     "tiny": Series(
-        "tiny", steps=12, examined=(), samples=0, arms=(LEARNING,), ends=4, at_once=3, held_out_claim=False,
-        seconds=900,
+        "tiny", settings=("classes=1",), steps=10, examined=(), samples=0, arms=(LEARNING,), ends=3, at_once=3,
+        held_out_claim=False, seconds=900,
     ),
     "smollm2": Series(
-        "smollm2", steps=20, examined=(0, 5, 10, 15, 20), samples=4, arms=(LEARNING, CONTROL), ends=5, at_once=1,
-        held_out_claim=True, seconds=3600,
+        "smollm2", settings=(), steps=20, examined=(0, 5, 10, 15, 20), samples=4, arms=(LEARNING, CONTROL), ends=5,
+        at_once=1, held_out_claim=True, seconds=3600,
     ),
 }  # fmt: skip
