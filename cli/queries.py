@@ -38,25 +38,31 @@ def status(
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     home: HomeFolder = None,
+    newest: Annotated[int, typer.Option("--newest", help="Submissions shown, the newest.", min=1)] = 50,
+    ask_validators: Annotated[
+        bool, typer.Option("--ask/--no-ask", help="Ask validators who holds a file and what was measured.")
+    ] = True,
+    allow_private: AllowPrivate = False,
     json: Json = False,
 ) -> None:
-    """Show a wallet's stake, rewards and submissions in a run, each with its state and the reason for it."""
+    """Show what a wallet has in a run and what became of its work: state, reason, and what is not on chain yet."""
+    from cli.status import show_standing, when
     from ledger import keys
-    from node.queries import status as ask
+    from node.outcomes import block_time
+    from node.standing import Asked, standing_of
 
     place = home_of(home)
     path = keys.resolve(wallet, place.wallets)
     node_path = keys.node_key_path(path)
     provider = keys.address(path)
     node = keys.address(node_path) if node_path.exists() else None
-    found = asked(rpc, deployment, place, lambda ledger: ask(ledger, run, provider, node))
+    question = Asked(provider, node, place, newest=newest, when=block_time if json else when)
+    private = allow_private if ask_validators else None
+    found = asked(rpc, deployment, place, lambda ledger: standing_of(ledger, run, question, private))
     if json:
         show_result(found, True)
-        return
-    submissions = found.pop("submissions", [])
-    show_result(found, False)
-    typer.echo("")
-    show_result(submissions, False)
+    else:
+        show_standing(found)
 
 
 @rewards.command()

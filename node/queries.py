@@ -6,14 +6,14 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
-from ledger.base import NOBODY, Address, Digest, Ledger, RunId, State, Version
+from ledger.base import NOBODY, Digest, Ledger, RunId, State, Version
 from node.clock import SystemClock
 from node.config import Home, StateFolder
 from node.errors import ConfigError, NotFound, StoreError
 from node.files import locked
 from node.log import seconds_text
 from node.progress import Progress
-from node.record import Record, Submission
+from node.record import Record
 from node.roles.directory import weight_sources
 from node.roles.registration import stake_per_node
 from node.rollouts import export
@@ -25,7 +25,6 @@ from node.runtime import open_run
 from node.shards.client import Downloader
 from node.shards.store import CheckpointStore
 from node.transport import session
-from node.verdicts import Check
 
 Summary = dict[str, Any]
 Say = Callable[[str], None]  # takes one line of progress
@@ -65,71 +64,6 @@ async def run_summary(ledger: Ledger, run: int) -> Summary:
 def _counts(record: Record) -> dict[str, int]:
     states = [submission.state for submission in record.submissions.values()]
     return {state.name.lower(): states.count(state) for state in State if states.count(state)}
-
-
-async def status(ledger: Ledger, run: int, provider: Address, node: Address | None) -> Summary:
-    """Of one wallet in one run: stake, gas, rewards, and the state of every own submission with the reason for it."""
-    _, record = await read_record(ledger, run)
-    summary: Summary = {
-        "provider": provider,
-        "node": node,
-        "tokens": str(await ledger.token_balance(provider)),
-        "free_stake": str(await ledger.free_stake(provider)),
-        "rewards": str(await ledger.rewards(provider)),
-        "latest_version": record.latest,
-        "ended": record.ended is not None,
-    }
-    if node is not None:
-        allocation = await ledger.allocation(RunId(run), node)
-        summary |= {
-            "authorised": await ledger.provider_of(node) == provider,
-            "allocated": str(allocation.amount),
-            "locked": str(allocation.locked),
-            "node_gas_wei": str(await ledger.native_balance(node)),
-            "endpoint": record.endpoints.get(node),
-            "submissions": [_row(record, s) for s in record.submissions.values() if s.made.node == node],
-        }
-    return summary
-
-
-def _row(record: Record, submission: Submission) -> Summary:
-    made = submission.made
-    return {
-        "version": made.version,
-        "slot": made.slot,
-        "commitment": "0x" + made.commitment.hex(),
-        "units": made.units,
-        "state": submission.state.name.lower(),
-        "reward": str(submission.reward),
-        "why": why(record, submission),
-    }
-
-
-def why(record: Record, submission: Submission) -> str:
-    """The reason for a submission's state, in words."""
-    match submission.state:
-        case State.SUBMITTED:
-            return f"being checked; can be paid from block time {record.due(submission)}"
-        case State.SETTLED:
-            return "accepted by a quorum and paid"
-        case State.FAULTED if submission.conviction is not None:
-            return f"convicted; the slash can be executed from block time {submission.conviction.executable_at}"
-        case State.FAULTED:
-            return "reported: " + ", ".join(f"{_check(r.check)} on leaf {r.leaf}" for r in submission.reports)
-        case State.VOIDED:
-            return f"void: {_check(submission.check)}"
-        case State.EXPIRED:
-            return "no quorum decided in time: nothing paid, nothing lost"
-        case State.SLASHED:
-            return f"slashed: {_check(submission.check)}"
-        case _:
-            return "unknown"
-
-
-def _check(code: int | None) -> str:
-    if code is None or code > max(Check):
-        return "undecided"
-    return Check(code).name.lower()
 
 
 async def export_checkpoint(

@@ -4,28 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.base import (
-    UNDECIDED,
-    Address,
-    Block,
-    Convicted,
-    Digest,
-    Reported,
-    Run,
-    RunId,
-    State,
-    Submitted,
-    Version,
-)
 from node.config import Home
 from node.errors import ConfigError, Malformed, NotFound
-from node.queries import export_checkpoint, export_rollouts, read_record, read_rollouts, run_summary, status, why
-from node.record import Record, Submission
+from node.queries import export_checkpoint, export_rollouts, read_record, read_rollouts, run_summary
 from node.replay import verify_evidence
 from node.roles.frauds import ForgedReward
-from node.runspec import RunSpec
 from node.runtime import EngineChoice
-from node.terms import params_of
 from tests.roles.network import TRAINER, Build
 from tests.roles.stage import key, until
 
@@ -41,28 +25,6 @@ async def test_a_run_is_summed_up_with_its_terms_and_how_far_it_is(build: Build)
     assert (summary["trainer"], summary["quorum"]) == (TRAINER.address, 1)
     assert int(summary["stake_per_node"]) == int(economics.penalty) + int(economics.submission_bond)
     assert int(summary["pot"]) + int(summary["reserved"]) > 0
-
-
-async def test_own_work_is_listed_with_its_state_and_why(build: Build) -> None:
-    network = await build(validators=1)
-    await network.all_validators()
-    worker = await network.worker(work=ForgedReward())
-    wallet, node = Address(key(100).address), worker.member.account
-    commitment = await network.commit_honestly(worker)
-    reader = network.connect(key(9))
-    (row,) = (await status(reader, network.run, wallet, node))["submissions"]
-    due = (await reader.submission(network.run, commitment)).submitted_at + 12
-    if row["state"] == "submitted":
-        assert row["why"] == f"being checked; can be paid from block time {due}"
-    await network.pass_time(8)
-    assert await network.final(commitment) == State.VOIDED
-
-    told = await status(reader, network.run, wallet, node)
-    (row,) = told["submissions"]
-    assert (row["state"], row["why"], row["reward"], row["slot"]) == ("voided", "void: reward", "0", 0)
-    assert row["commitment"] == "0x" + commitment.hex()
-    assert (told["authorised"], told["rewards"], told["locked"]) == (True, "0", "0")
-    assert "submissions" not in await status(reader, network.run, wallet, None)
 
 
 async def test_a_rollout_file_is_read_and_exported_by_its_name(build: Build, tmp_path: Path) -> None:
@@ -124,40 +86,3 @@ async def test_evidence_about_something_else_is_refused(build: Build, tmp_path: 
     (tmp_path / "odd").write_bytes(path.read_bytes() + b" ")
     with pytest.raises(ConfigError, match="no evidence file"):
         await verify(network.connect(key(9)), tmp_path / "odd")
-
-
-BLOCK = Block(7, 70)
-MADE = Submitted(
-    BLOCK,
-    RunId(1),
-    Digest(bytes(32)),
-    Address("0x" + "0a" * 20),
-    Version(0),
-    0,
-    Digest(bytes(32)),
-    5,
-    Digest(bytes(32)),
-)
-REPORT = Reported(BLOCK, RunId(1), MADE.commitment, MADE.node, 3, 8, Digest(bytes(32)), 1)
-
-
-@pytest.mark.parametrize(
-    ("submission", "words"),
-    [
-        (Submission(MADE), "being checked; can be paid from block time 82"),  # 70 and both windows of 6
-        (Submission(MADE, State.SETTLED), "accepted by a quorum and paid"),
-        (Submission(MADE, State.FAULTED, reports=(REPORT,)), "reported: toploc on leaf 3"),
-        (
-            Submission(MADE, State.FAULTED, conviction=Convicted(BLOCK, RunId(1), MADE.commitment, 3, 8, 99)),
-            "convicted; the slash can be executed from block time 99",
-        ),
-        (Submission(MADE, State.VOIDED, check=UNDECIDED), "void: undecided"),
-        (Submission(MADE, State.EXPIRED), "no quorum decided in time: nothing paid, nothing lost"),
-        (Submission(MADE, State.SLASHED, check=9), "slashed: sampling"),
-    ],
-)
-def test_every_state_has_its_reason_in_words(spec: RunSpec, submission: Submission, words: str) -> None:
-    params = params_of(spec, MADE.node, [MADE.node], 1)
-    record = Record(Run(RunId(1), MADE.node, params, spec.encode(), spec.digest, 0))
-
-    assert why(record, submission) == words

@@ -1,0 +1,102 @@
+"""`intellect-node status` for people: what a wallet has in a run, and what became of its work. Computes nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+Row = Mapping[str, Any]
+
+AMOUNTS = {"tokens", "free_stake", "rewards", "allocated", "locked"}  # base units
+GAS = {"gas_wei", "node_gas_wei"}
+TABLES = {
+    "submissions": "submissions of this node",
+    "uncommitted": "made here, not on chain",
+    "pending": "signed, not final",
+    "attested": "looked at as a validator",
+    "used": "submissions and what was trained on",
+}
+
+
+def show_standing(found: Row) -> None:
+    """Prints a standing: one fact a line, then each table that there is."""
+    facts = {key: value for key, value in found.items() if key not in TABLES and key not in {"time", "block"}}
+    facts["chain"] = f"block {found['block']}, {clock(found['time'])}"
+    width = max(map(len, facts))
+    for key, value in facts.items():
+        typer.echo(f"{key.replace('_wei', '').replace('_', ' '):<{width}}  {_fact(key, value)}")
+    for key, title in TABLES.items():
+        if key in found:
+            typer.echo(f"\n{title}: " + ("" if found[key] else "none"))
+            for row in found[key]:
+                typer.echo("\n".join(_lines(key, row)))
+
+
+def when(time: int, now: int) -> str:
+    """A block's time by this machine's clock, and how far off it is."""
+    return f"{clock(time)} ({'in ' if time > now else ''}{span(abs(time - now))}{' ago' if time <= now else ''})"
+
+
+def clock(time: int) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def span(seconds: int) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _fact(key: str, value: Any) -> str:
+    from node.log import amount_text
+
+    if key in AMOUNTS:
+        return amount_text(int(value))
+    if key in GAS:
+        return f"{int(value) / 10**18:.4f} ETH for gas"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
+def _lines(table: str, row: Row) -> Sequence[str]:
+    """One piece of work: what it is and its state, then why."""
+    from node.log import bytes_text
+
+    match table:
+        case "pending":
+            head = f"  {row['what']}  nonce {row['nonce']}, transaction {row['transaction']}"
+        case "uncommitted":
+            place = "" if row["version"] is None else f"version {row['version']} slot {row['slot']}, "
+            head = f"  {row['commitment'][:12]}…  {place}{bytes_text(row['bytes'])}, made {clock(row['made_at'])}"
+        case _:
+            head = f"  {_submission(row)}{_own_part(table, row)}"
+    return (head, f"      {row['why']}")
+
+
+def _submission(row: Row) -> str:
+    from node.log import amount_text
+
+    amount = f"  {amount_text(int(row['reward']))}" if int(row["reward"]) else ""
+    lost = f"  lost {amount_text(int(row['slashed']))}" if int(row["slashed"]) else ""
+    made = f"version {row['version']} slot {row['slot']}  {row['commitment'][:12]}…  {clock(row['submitted_at'])}"
+    return f"{made}  {row['state']}{amount}{lost}"
+
+
+def _own_part(table: str, row: Row) -> str:
+    if table == "attested":
+        parts = [f"of {row['node'][:10]}…"]
+        parts += ["held"] if row["held_at"] is not None else []
+        parts += [f"{row['clean_leaves']} rollouts clean"] if row["clean_leaves"] is not None else []
+        parts += [f"fault {fault['check']}" for fault in row["faults"]]
+        parts += ["reported on chain"] if row["reported"] else []
+        return "  " + ", ".join(parts)
+    if table == "used":
+        used = "unknown here" if row["used_groups"] is None else f"{row['used_groups']} of {row['groups']} groups used"
+        return f"  of {row['node'][:10]}…, {used}"
+    return ""
