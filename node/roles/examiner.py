@@ -97,13 +97,23 @@ class Examiner:
         return {leaf for leaf in draw.auditors if not draw.is_answered(leaf, case.clean)} - self._mine(case)
 
     def _reported(self, submission: Submission, case: Case) -> set[int]:
-        """Leaves that others reported on chain: every validator looks at each, once."""
+        """Leaves that others found at fault, on chain or so that a quorum can agree: each is looked at once."""
         found = {fault.leaf for fault in case.found(self.member.account)}
         if len(found) >= MAX_FAULTS:
             return set()
-        named = {report.leaf for report in submission.reports if Check(report.check).slashes}
+        named = {report.leaf for report in submission.reports if Check(report.check).slashes} | self._to_agree_on(case)
         answered = {WHOLE_FILE} if submission.made.commitment in self.answered else set()
         return (named & (self._rows | {WHOLE_FILE})) - found - self._mine(case) - answered
+
+    def _to_agree_on(self, case: Case) -> set[int]:
+        """One leaf of each other validator that found wrong log-probabilities.
+
+        Each auditor finds them in the first of its own leaves, which with many auditors are different ones, and the
+        chain is told only when a quorum names the same.
+        """
+        others = (case.found(who) for who in case.faults if who != self.member.account)
+        wrong = ([fault.leaf for fault in said if fault.check == Check.LOGPROBS][:1] for said in others)
+        return {leaf for leaves in wrong for leaf in leaves} & self._rows
 
     def _mine(self, case: Case) -> frozenset[int]:
         """The leaves that this validator has found clean, signed for or not."""
