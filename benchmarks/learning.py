@@ -43,6 +43,8 @@ def main() -> None:
         results, failures = asyncio.run(play_all(series, arguments.seeds, folder))
     except ConfigError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"stopped: the same command goes on with the networks that have no result in {folder}")
     for failure in failures:
         print(f"NOT PLAYED TO ITS END: {failure}")
     rows = [figures(series, one) for one in results]
