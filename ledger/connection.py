@@ -20,13 +20,13 @@ async def open_ledger(
 
     Raises:
         Unreachable, WrongChain.
+        JournalError: the account's journal cannot be used.
         NotDeployed: no deployment is known for the chain, or its contracts are not there.
     """
     deployment = await deployment_of(rpc_urls, file)
     where = None
     if account is not None and journal is not None:
         where = journal(deployment.chain_id, deployment.coordinator, account.address)
-        where.parent.mkdir(parents=True, exist_ok=True)
     return await EvmLedger.connect(rpc_urls, deployment, account, where)
 
 

@@ -1,6 +1,6 @@
 """The three contracts of a deployment as its endpoints answer for them: whether they are the right ones, and views."""
 
-from typing import Any
+from typing import Any, Final
 
 from eth_utils.address import to_checksum_address
 from web3.contract import AsyncContract
@@ -11,7 +11,9 @@ from ledger.endpoints import Endpoints, Web3
 from ledger.errors import NotDeployed, Reverted
 from ledger.interfaces import interface
 from ledger.signing import Call
-from ledger.translation import encoding
+from ledger.translation import BadAnswer, encoding
+
+WHAT_TO_DO: Final = "Use the run's own deployment file, its chain, and the release that it was made with"
 
 
 class Contract:
@@ -24,12 +26,21 @@ class Contract:
         self.address = address
 
     async def view(self, function: str, *arguments: object) -> Any:
-        """What a view returns, now: its result, or a list of several. Raises: Reverted, Unreachable."""
+        """What a view returns, now: its result, or a list of several.
+
+        Raises: Reverted `UnknownRun`, or `OutOfRange` for an argument. Unreachable: an endpoint says that it reverted
+        otherwise, which no view of these contracts does.
+        """
 
         async def question(w3: Web3) -> Any:
             with encoding(function):
                 call = self._at(w3).functions[function](*arguments)
-            return await call.call()
+            try:
+                return await call.call()
+            except Reverted as lie:
+                if lie.name == "UnknownRun":
+                    raise
+                raise BadAnswer(f"{function}() is said to have reverted, which it never does: {lie}") from lie
 
         return await self._endpoints.ask(question)
 
@@ -42,9 +53,9 @@ class Contract:
         code = await self._endpoints.ask(lambda w3: w3.eth.get_code(to_checksum_address(self.address)))
         name = self._interface.name
         if not code:
-            raise NotDeployed(f"no contract stands at {self.address}, where the deployment has {name}")
+            raise NotDeployed(f"no contract stands at {self.address}, where the deployment has {name}. {WHAT_TO_DO}")
         if not self._interface.is_runtime(code):
-            raise NotDeployed(f"the contract at {self.address} is not the {name} of this version")
+            raise NotDeployed(f"the contract at {self.address} is not the {name} of this version. {WHAT_TO_DO}")
 
     def _at(self, w3: Web3) -> AsyncContract:
         if w3 not in self._bound:
@@ -64,15 +75,15 @@ class Contracts:
         """Raises: NotDeployed unless all three are there and belong together."""
         for contract in (self.token, self.staking, self.coordinator):
             await contract.require_code()
-        try:
-            bonds = (
-                (self.coordinator, "staking", self.staking.address),
-                (self.staking, "coordinator", self.coordinator.address),
-                (self.staking, "token", self.token.address),
-            )
-            for contract, function, expected in bonds:
-                found = await contract.view(function)
-                if found != expected:
-                    raise NotDeployed(f"{function}() of {contract.address} is {found}, the deployment has {expected}")
-        except Reverted as problem:
-            raise NotDeployed(f"the deployment's contracts do not answer: {problem}") from problem
+        bonds = (
+            (self.coordinator, "staking", self.staking.address),
+            (self.staking, "coordinator", self.coordinator.address),
+            (self.staking, "token", self.token.address),
+        )
+        for contract, function, expected in bonds:
+            found = await contract.view(function)
+            if found != expected:
+                raise NotDeployed(
+                    f"{function}() of {contract.address} is {found}, the deployment has {expected}: its addresses are "
+                    f"of two deployments. {WHAT_TO_DO}"
+                )

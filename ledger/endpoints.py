@@ -37,7 +37,7 @@ class Endpoints:
     """The one that answered last is asked first."""
 
     def __init__(self, urls: Sequence[str], chain_id: int | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """`chain_id` None takes whatever chain the endpoints serve. Raises: Unreachable if a URL is not http(s)."""
+        """`chain_id` None takes whatever chain the endpoints serve. Raises: InvalidEndpoint."""
         self._endpoints = [_Endpoint(web3_over(Provider(url, timeout_seconds))) for url in urls]
         self._chain_id = chain_id
         self._genesis: bytes | None = None  # hash of block 0; a chain that is started anew keeps its id
@@ -135,7 +135,10 @@ class Endpoints:
         with reading():
             served = await endpoint.w3.eth.chain_id
         if self._chain_id is not None and served != self._chain_id:
-            raise WrongChain(f"{endpoint.label} serves chain {served}, not {self._chain_id}")
+            raise WrongChain(
+                f"{endpoint.label} serves chain {served}, not {self._chain_id}, which the deployment is on: correct "
+                "--rpc or --deployment"
+            )
         await self.require_genesis(endpoint.w3)
         endpoint.right_chain = True
 

@@ -3,6 +3,7 @@
 LedgerError
 |-- Unreachable    no answer: nothing is known, retry
 |   `-- Refused (`provider`)   the endpoints understood and refused
+|-- InvalidEndpoint   the URL of an RPC endpoint is none
 |-- WrongChain     the node serves another chain than the deployment's
 |   `-- ChainReplaced (`endpoints`)   it was started anew while this process ran
 |-- NotDeployed    no contract, or another one, stands at the deployment's address
@@ -27,6 +28,10 @@ class LedgerError(Exception):
 
 class Unreachable(LedgerError):
     """No answer from any RPC endpoint: nothing is known, so retry."""
+
+
+class InvalidEndpoint(LedgerError):
+    """What was given as an RPC endpoint is no http(s) URL."""
 
 
 class WrongChain(LedgerError):

@@ -98,7 +98,10 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         """Opens or creates the file. Raises: JournalError."""
         self._lock = threading.Lock()
+        self._name = "journal" if path is None else f"journal {path}"
         try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")  # a commit is on disk when it returns
@@ -106,8 +109,8 @@ class Journal:
             if version not in {0, FORMAT}:
                 raise JournalError(f"journal {path} has format {version}, this program reads {FORMAT}")
             self._database.executescript(SCHEMA + f"PRAGMA user_version = {FORMAT};")
-        except sqlite3.Error as problem:
-            raise JournalError(f"journal {path}: {problem}") from problem
+        except (sqlite3.Error, OSError) as problem:
+            raise JournalError(_explained(self._name, problem)) from problem
 
     def close(self) -> None:
         self._database.close()
@@ -196,7 +199,7 @@ class Journal:
             try:
                 yield self._database
             except sqlite3.Error as problem:
-                raise JournalError(f"journal: {problem}") from problem
+                raise JournalError(_explained(self._name, problem)) from problem
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -205,10 +208,27 @@ class Journal:
             database.execute("BEGIN IMMEDIATE")
             try:
                 yield database
+                database.execute("COMMIT")
             except BaseException:
-                database.execute("ROLLBACK")
+                if database.in_transaction:  # a full disk may have ended it already
+                    database.execute("ROLLBACK")
                 raise
-            database.execute("COMMIT")
+
+
+def _explained(name: str, problem: sqlite3.Error | OSError) -> str:
+    code = getattr(problem, "sqlite_errorcode", 0) & 0xFF  # the rest of it only says where
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        advice = "its disk is full or failing. Nothing was signed. Make room, then run this again: it goes on"
+    elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or not code:
+        advice = "it cannot be opened for writing. Correct the owner or mode of it and of its folder"
+    elif code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        advice = (
+            "it is damaged or no journal. Move it away and import its last backup (`intellect-node journal import`): "
+            "without one, what this key has under way is unknown here, and the chain still counts its slots"
+        )
+    else:
+        advice = "see whether another process of this key hangs"
+    return f"{name}: {problem}: {advice}"
 
 
 def _claimed(claim: SlotClaim | None) -> tuple[str | None, bytes | None]:

@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 
 from ledger.base import Address
 from ledger.errors import KeystoreError
-from ledger.keystore import MAX_FILE_BYTES, Keystore, parse
+from ledger.keystore import BARE_KEY, MAX_FILE_BYTES, Keystore, parse
 
 SCRYPT_N: Final = 2**18  # geth's standard
 
@@ -26,10 +26,15 @@ def resolve(name_or_path: str, folder: Path) -> Path:
     """The file that `--wallet` means: a plain name stands for `<name>.json` in `folder`, anything else is a path.
 
     Raises:
-        KeystoreError: empty.
+        KeystoreError: empty, or a private key, which no message repeats.
     """
     if not name_or_path.strip():
         raise KeystoreError("no wallet is named: give a name in the wallet folder, or the path of a keystore file")
+    if BARE_KEY.fullmatch(name_or_path):
+        raise KeystoreError(
+            "that is a private key, not the name of a wallet: `intellect-node wallet import NAME` makes a wallet of a "
+            "key and asks for it. What was typed on a command line is in its history: better move to another key"
+        )
     if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name_or_path):
         return folder / f"{name_or_path}.json"
     return Path(name_or_path).expanduser()
@@ -96,7 +101,7 @@ def address(path: Path) -> Address:
 
 
 def _account(private_key_hex: str) -> LocalAccount | None:
-    if re.fullmatch(r"(0x)?[0-9a-fA-F]{64}", private_key_hex) is None:
+    if BARE_KEY.fullmatch(private_key_hex) is None:
         return None
     try:
         account: LocalAccount = Account.from_key(private_key_hex.removeprefix("0x"))

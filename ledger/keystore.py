@@ -1,11 +1,13 @@
 """The file format of an encrypted keystore (Web3 Secret Storage, version 3), parsed with limits before any work."""
 
+import re
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from ledger.errors import KeystoreError
 
+BARE_KEY: Final = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 MAX_FILE_BYTES: Final = 64 * 1024
 MAX_PBKDF2_ITERATIONS: Final = 10_000_000  # ten times what eth-account writes: some ten seconds
 MAX_SCRYPT_BYTES: Final = 512 * 2**20  # twice what geth's standard parameters (n 2^18, r 8) take
@@ -92,6 +94,11 @@ def parse(data: bytes, name: str) -> Keystore:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"])
+    if BARE_KEY.fullmatch(data.strip().decode("ascii", "replace")):
+        raise KeystoreError(
+            f"wallet {name} holds a bare private key, readable by whoever reads the file: make an encrypted wallet of "
+            f"it with `intellect-node wallet import NAME --key-file {name}`, then delete it"
+        )
     if first["type"] == "json_invalid":
         raise KeystoreError(f"wallet {name} is not JSON: expected an encrypted keystore file, version 3")
     if "kdfparams" in first["loc"]:

@@ -13,7 +13,7 @@ from web3.providers.async_base import AsyncJSONBaseProvider
 from web3.types import RPCEndpoint, RPCRequest, RPCResponse
 
 from ledger.answers import checked
-from ledger.errors import LedgerError, Unreachable
+from ledger.errors import InvalidEndpoint, LedgerError, Unreachable
 from ledger.reverts import decode_revert
 from ledger.translation import BadAnswer, printable
 
@@ -34,7 +34,7 @@ class Provider(AsyncJSONBaseProvider):
     global_ccip_read_enabled = False  # by EIP-3668 an endpoint could have this machine ask URLs of its choice
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Raises: Unreachable if `url` is not http(s)."""
+        """Raises: InvalidEndpoint if `url` is not http(s)."""
         super().__init__()
         self._url = url
         self.label = _label(url)
@@ -53,6 +53,8 @@ class Provider(AsyncJSONBaseProvider):
         request = self.form_request(method, params)
         try:
             status, content = await self._exchange(request)
+        except aiohttp.InvalidURL:
+            raise Unreachable("its URL cannot be asked") from None  # the error is the URL
         except (aiohttp.ClientError, TimeoutError, OSError) as problem:
             raise Unreachable(str(problem) or type(problem).__name__) from None  # the cause holds the URL
         result = checked(method, result_of(_parsed(content, status), request["id"], method))
@@ -95,10 +97,11 @@ def result_of(answer: object, number: object, method: str) -> object:
 def _label(url: str) -> str:
     try:
         parts = urlsplit(url)
-    except ValueError:
-        raise Unreachable("an RPC endpoint is an http(s) URL") from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Unreachable("an RPC endpoint is an http(s) URL")
+        known = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:  # no port, or brackets that do not close
+        known = None
+    if not known:  # nothing of it is repeated: what was pasted in its place may be a secret
+        raise InvalidEndpoint("an RPC endpoint is an http(s) URL, such as https://sepolia.base.org: correct --rpc")
     return parts.netloc.rpartition("@")[2]
 
 
@@ -123,7 +126,7 @@ def _refusal(error: object, method: str) -> LedgerError:
     if revert is not None and len(revert) >= 4:
         return decode_revert(revert)
     if error.get("code") == REVERT_CODE or "execution reverted" in message.lower():
-        return decode_revert(b"")
+        return Refused(f"{message}: these contracts never refuse without a reason")
     return Refused(message or "an error without a message")
 
 

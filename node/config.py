@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -86,15 +87,31 @@ class Settings:
     keep_versions: int = 5
 
     def __post_init__(self) -> None:
-        if self.advertise is None and self.host in {"0.0.0.0", "::"}:
+        if self.advertise is None and self.host in {"", "0.0.0.0", "::"}:
             raise ConfigError(
-                f"no peer can reach {self.host}: say under which URL this machine is reachable with "
+                f"no peer can reach {self.host or 'any address'}: say under which URL this machine is reachable with "
                 "--advertise http://NAME-OR-ADDRESS:PORT (and --port PORT), or bind one address with --host"
             )
-        if self.advertise is not None and len(self.advertise.encode()) > MAX_URL_BYTES:
-            raise ConfigError(f"--advertise is longer than {MAX_URL_BYTES} bytes: the contract keeps no more")
+        if self.advertise is not None:
+            _require_reachable(self.advertise)
 
     def announced(self, port: int) -> str:
         """The URL that peers are told."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (self.advertise or f"http://{host}:{port}").rstrip("/")
+
+
+def _require_reachable(url: str) -> None:
+    """Raises: ConfigError: peers would not ask this URL, or the contract would not keep it."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and url.isprintable()
+    except ValueError:  # a port that is none, or brackets that do not close
+        usable = None
+    if not usable or " " in url or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ConfigError(
+            f"--advertise {url[:MAX_URL_BYTES]!r} is no URL that peers can ask: expected http://NAME-OR-ADDRESS:PORT, "
+            "without user, query or spaces"
+        )
+    if len(url.encode()) > MAX_URL_BYTES:
+        raise ConfigError(f"--advertise is longer than {MAX_URL_BYTES} bytes: the contract keeps no more")

@@ -1,30 +1,92 @@
-"""Files that survive a kill: written beside their place, synced, then renamed into it."""
+"""Files that survive a kill: written beside their place, synced, then renamed into it; and what a disk may refuse."""
 
+import errno
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from node.errors import ConfigError, StoreError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def disk_refused(what: Path | str, error: OSError) -> StoreError:
+    """What the operating system said about the file or folder `what`, with what to do where that is known."""
+    said = error.strerror or str(error)
+    if error.errno in FULL:
+        limit = "this process may not write a file so large" if error.errno == errno.EFBIG else "the disk is full"
+        advice = f"{limit}. Make room (`intellect-node paths` and `purge` help), then run this again: it goes on"
+        return StoreError(f"{what} cannot be written ({said}): {advice}")
+    if error.errno in FORBIDDEN:
+        return StoreError(f"{what} cannot be used ({said}): correct its owner or mode, or name another --home")
+    return StoreError(f"{what}: {said}")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes `data` to `path`: after the call it survives a power cut; until then the old file or none is there.
 
-    Raises: StoreError.
+    Raises: StoreError; nothing is left beside `path` then.
     """
-    temporary = path.with_suffix(".tmp")
+    temporary = path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()  # on a full disk, half a file is room
+            raise
         sync(path.parent)
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise disk_refused(path, error) from error
+
+
+def require_writable(folder: Path) -> None:
+    """Makes `folder`, and finds out now whether files can be written into it, before anything depends on it.
+
+    Raises:
+        ConfigError: it cannot be a folder of this user's.
+        StoreError: the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0")
+            file.flush()
+    except OSError as error:
+        if error.errno in FULL:
+            raise disk_refused(folder, error) from error
+        raise ConfigError(
+            f"folder {folder} cannot be written to ({error.strerror or error}): correct its owner or mode, or name "
+            "another one"
+        ) from error
+
+
+def read_text(path: Path, limit: int, what: str) -> str:
+    """The UTF-8 text in a small file that the user named; nothing of it gets into a message. `what` is for messages.
+
+    Raises: ConfigError.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise ConfigError(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(data) > limit:
+        raise ConfigError(f"{what} {path} is over {limit} bytes: name another file")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        problem = f"{what} {path} is not UTF-8 text: name another file"
+    raise ConfigError(problem)  # outside the handler: the error there holds the bytes
 
 
 def sync(path: Path) -> None:
@@ -48,7 +110,7 @@ def locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise disk_refused(path, error) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

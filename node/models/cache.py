@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from node.errors import StoreError
-from node.files import sync
+from node.files import disk_refused, sync
 
 Say = Callable[[str], None]  # one line of progress
 Digests = Mapping[str, str]  # file name -> SHA-256 in hex
@@ -43,7 +43,7 @@ def cached(cache: Path, name: str, digests: Digests, build: Callable[[Path], Non
                 return folder
             _build_whole(folder, digests, build, say)
     except OSError as error:
-        raise StoreError(f"model cache {cache}: {error}") from error
+        raise disk_refused(f"model cache {cache}", error) from error
     return folder
 
 

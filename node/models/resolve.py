@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from node.errors import ConfigError, NotFound
+from node.errors import ConfigError, Malformed, NotFound
 from node.models.cache import Say, default_cache
-from node.models.digests import require_model_folder
+from node.models.digests import require_model_folder, tensor_table
 from node.models.smollm2 import smollm2
 from node.models.tiny import tiny
 
@@ -28,15 +28,24 @@ def resolve(reference: str, say: Say, cache: Path | None = None) -> Path:
         ConfigError: there is no such model, or it cannot be used here.
         NotFound: it could not be fetched now.
         StoreError: the disk refused, or built-in bytes are not those pinned.
-        Malformed: a file of the folder is not what its name says.
     """
     if reference in BUILT_IN:
         return BUILT_IN[reference](cache or default_cache(), say)
     folder = Path(reference).expanduser()
     if not reference or not folder.is_dir():
         folder = _from_hub(reference, say)
-    require_model_folder(folder)
+    _require_usable(folder)
     return folder
+
+
+def _require_usable(folder: Path) -> None:
+    try:
+        require_model_folder(folder)
+        tensor_table(folder)  # heads only: a download that was cut short is found before anything is made of it
+    except (Malformed, OSError) as error:
+        raise ConfigError(
+            f"the model in {folder} cannot be used: {error}: download or copy it again, or name another one"
+        ) from error
 
 
 def _from_hub(reference: str, say: Say) -> Path:

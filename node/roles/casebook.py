@@ -18,8 +18,8 @@ from pydantic_core import from_json
 from ledger.base import WHOLE_FILE, Address, Digest, Fault, RunId
 from ledger.errors import InvalidSignature, LedgerError
 from ledger.messages import Domain, Have, NoFault, SignedMessage, recover
-from node.errors import NotFound, StoreError
-from node.files import write_atomically
+from node.errors import NotFound
+from node.files import disk_refused, write_atomically
 from node.log import warn
 
 MAX_FAULTS = 8  # kept of one validator on one submission; one is enough to act on
@@ -162,7 +162,7 @@ class Casebook:
         try:
             self.path(commitment).unlink(missing_ok=True)
         except OSError as error:
-            raise StoreError(f"{self.path(commitment)}: {error.strerror or error}") from error
+            raise disk_refused(self.path(commitment), error) from error
 
     def path(self, commitment: Digest) -> Path:
         return self.folder / f"{commitment.hex()}.json"

@@ -9,8 +9,8 @@ from blake3 import blake3
 
 from ledger.base import Digest, Fault
 from ledger.messages import SignedMessage
-from node.errors import NotFound, StoreError
-from node.files import write_atomically
+from node.errors import NotFound
+from node.files import disk_refused, write_atomically
 from node.record import Submission
 from node.verdicts import Rejected
 
@@ -49,7 +49,7 @@ class Exhibits:
                 try:
                     path.unlink(missing_ok=True)
                 except OSError as error:
-                    raise StoreError(f"{path}: {error.strerror or error}") from error
+                    raise disk_refused(path, error) from error
 
     def list(self) -> list[Path]:
         """Evidence files, oldest first."""

@@ -12,7 +12,7 @@ from threading import Lock
 
 from ledger.base import Digest
 from node.errors import StoreError
-from node.files import write_atomically
+from node.files import disk_refused, write_atomically
 
 MAX_FILE_BYTES = 2**30  # no run's file is near it; what is larger was not written by this store
 _SUFFIX = ".rollouts"
@@ -93,4 +93,4 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise disk_refused(path, error) from error

@@ -19,8 +19,8 @@ from pathlib import Path
 from blake3 import blake3
 
 from ledger.base import Digest
-from node.errors import Malformed, StoreError
-from node.files import sync
+from node.errors import Malformed
+from node.files import disk_refused, sync
 from node.shards.manifest import Manifest
 
 CHECKPOINTS, PARTIAL, MANIFESTS, STAGING = KINDS = ("checkpoints", "partial", "manifests", "staging")
@@ -33,7 +33,7 @@ def disk(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{what}: {error.strerror or error}") from error
+        raise disk_refused(what, error) from error
 
 
 class Layout:

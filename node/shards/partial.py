@@ -12,6 +12,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from node.errors import Malformed, StoreError
+from node.files import disk_refused
 from node.shards.holding import Holding, Place
 from node.shards.layout import disk
 
@@ -75,7 +76,7 @@ def _write_one(holding: Holding, marks: Path, number: int, data: bytes) -> None:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+        raise disk_refused(path, error) from error
     holding.verified[number] = 1
 
 

@@ -6,6 +6,8 @@ one has no such name.
 """
 
 import logging
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from ledger.base import Digest, Version
 from node.errors import StoreError
+from node.files import disk_refused
 from node.training.batch import GroupId
 from node.training.facts import JSON_NAME, Consumed, Facts, read_facts, saved_states
 from node.training.folders import discard, remove_partial, whole_folder
@@ -62,7 +65,7 @@ def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
         for _, old in sorted(saved_states(root))[: -max(keep, 1)]:
             discard(old)
     except OSError as error:
-        raise StoreError(f"{root}: {error.strerror or error}") from error
+        raise disk_refused(root, error) from error
     return folder
 
 
@@ -87,8 +90,11 @@ def latest_state(root: Path) -> State | None:
 def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:  # its own type, for a full disk too
-        raise StoreError(f"{path}: {error}") from error
+    except SafetensorError as error:  # its own type, which has the system's error only in its text
+        code = re.search(r"os error (\d+)", str(error))
+        if code is None:
+            raise StoreError(f"{path}: {error}") from error
+        raise disk_refused(path, OSError(int(code[1]), os.strerror(int(code[1])))) from error
 
 
 def _load(folder: Path) -> State:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from node.errors import StoreError
-from node.files import sync
+from node.files import disk_refused, sync
 
 PARTIAL = ".partial-"  # never looked at by a reader; what a kill leaves behind is removed by the next writer
 
@@ -34,7 +33,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
         sync(target.parent)
         _remove(replaced)
     except OSError as error:
-        raise StoreError(f"{target}: {error.strerror or error}") from error
+        raise disk_refused(target, error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ledger.blocks import Headers
 from ledger.devnet import CHAIN_ID, Anvil
 from ledger.endpoints import ChainReplaced, Endpoints, Web3
-from ledger.errors import InsufficientStake, Reverted, Unreachable, WrongChain
+from ledger.errors import InsufficientStake, InvalidEndpoint, Reverted, Unreachable, WrongChain
 from ledger.provider import MAX_ANSWER_BYTES, Refused, result_of
 from ledger.translation import BadAnswer
 from tests.ledger.rpc_proxy import RpcProxy, ask, error, result
@@ -238,9 +238,10 @@ async def test_a_closed_connection_is_unreachable(anvil: Anvil) -> None:
 
 
 async def test_an_endpoint_is_an_http_url() -> None:
-    for url in ("ws://127.0.0.1", "file:///etc/passwd", "127.0.0.1:8545", "http://", "http://["):
-        with pytest.raises(Unreachable):
+    for url in ("ws://127.0.0.1", "file:///etc/passwd", "127.0.0.1:8545", "http://", "http://[", "http://h:99999/key"):
+        with pytest.raises(InvalidEndpoint, match="correct --rpc") as problem:
             Endpoints([url], CHAIN_ID)
+        assert "key" not in str(problem.value)
 
 
 @pytest.mark.parametrize("method", ["eth_blockNumber", "eth_getLogs", "eth_getBlockByNumber", "eth_sendRawTransaction"])

@@ -130,7 +130,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     newer = sqlite3.connect(tmp_path / "newer")
     newer.execute("PRAGMA user_version = 2")
     newer.close()
-    for name in ("text", "newer", "no/folder"):
+    for name in ("text", "newer", "text/folder"):
         with pytest.raises(JournalError):
             Journal(tmp_path / name)
 
