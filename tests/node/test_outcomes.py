@@ -120,7 +120,12 @@ def test_times_are_worded_by_whoever_asks() -> None:
 def test_an_outcome_has_base_units_as_text_and_times_as_numbers() -> None:
     slash = SlashExecuted(Block(9, 99), RunId(1), COMMITMENT, NODE, 25 * 10**18, Digest(b"\x0f" * 32))
     slashed = Submission(
-        MADE, State.SLASHED, check=8, slash=slash, concluded=slash.block, reports=(report(ONE, 4, 80), report(TWO, 4, 81))
+        MADE,
+        State.SLASHED,
+        check=8,
+        slash=slash,
+        concluded=slash.block,
+        reports=(report(ONE, 4, 80), report(TWO, 4, 81)),
     )
 
     found = outcome(record(200), slashed, SEEN)
