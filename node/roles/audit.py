@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import Any
 
 from hashing.audit import audit_key, auditors, draw
-from ledger.base import WHOLE_FILE, Address, Block, Digest, Version
+from ledger.base import WHOLE_FILE, Address, Block, Digest, Submitted, Version
 from node.checks.base import Subject, cheap, deep
 from node.checks.evidence import Evidence, Versions, gather
 from node.engines.base import Engine
@@ -52,6 +52,7 @@ class Auditor:
     cheap_verdicts: dict[Digest, Verdict] = field(default_factory=dict)
     judged: dict[Digest, tuple[int, ...]] = field(default_factory=dict)  # the leaves last replayed together
     clean: dict[Digest, frozenset[int]] = field(default_factory=dict)  # the leaves that the model found nothing in
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file in memory, however many strangers ask
 
     async def draw(self, submission: Submission) -> Draw | None:
         """The audit draw, or None while its beacon, or the file, is not there. Raises: Unreachable."""
@@ -71,11 +72,16 @@ class Auditor:
         beacon = None if block is None else await ledger.beacon(block.number)
         if block is None or beacon is None:
             return None
-        subject = await self.subject(submission)
-        if subject is None:
-            return None
+        async with self.reading:
+            if submission.made.commitment in self.draws:
+                return self.draws[submission.made.commitment]
+            subject = await self.subject(submission)
+            if subject is None:
+                return None
+            units = unit_list(subject.rollouts, subject.spec)
+            del subject
         key = audit_key(beacon, submission.made.commitment)
-        leaves = draw(key, unit_list(subject.rollouts, subject.spec), subject.spec.audit.leaves)
+        leaves = draw(key, units, self.member.spec.audit.leaves)
         validators = self.member.run.params.validators
         chosen = {leaf: tuple(Address(who) for who in auditors(key, leaf, validators)) for leaf in leaves}
         return Draw(block, chosen)
@@ -112,6 +118,12 @@ class Auditor:
             return Rejected(
                 Check.WITHHELD, WHOLE_FILE, made.beacon.hex(), beacon.hex(), "the beacon is not the chain's"
             )
+        async with self.reading:
+            if made.commitment in self.cheap_verdicts:
+                return self.cheap_verdicts[made.commitment]
+            return await self._cheap_of_file(made)
+
+    async def _cheap_of_file(self, made: Submitted) -> Verdict:
         data = await asyncio.to_thread(self.intake.store.get, made.commitment)
         if data is None:
             return Undecided("the file is not here")
