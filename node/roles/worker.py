@@ -88,7 +88,7 @@ class Worker:
         return [s for s in self.member.record.open_submissions() if s.made.node == self.member.account]
 
     def _finished(self) -> bool:
-        return self.member.record.ended is not None and not self._open()
+        return self.member.record.ended is not None and not self._open() and not self.unsent
 
     async def _produce(self) -> bool:
         """Makes and submits the next slot; False where there is nothing to do now."""
@@ -109,11 +109,11 @@ class Worker:
     async def _next(self) -> Assignment | None:
         """What to make next, or None where nothing can be made now."""
         record, member = self.member.record, self.member
-        if record.ended is not None or len(self._open()) >= member.run.params.max_open:
+        if len(self._open()) >= member.run.params.max_open:
             return None
         first = max((version for version, node in record.commits if node == member.account), default=Version(0))
         finished = await self._finished_before(first) if self.unsent else None
-        if finished is not None:
+        if finished is not None or record.ended is not None:
             return finished
         version = await asyncio.to_thread(member.newest_held)
         if version is None or version < first:

@@ -242,6 +242,41 @@ async def test_a_transaction_that_nobody_mines_is_unconfirmed_and_taken_up_by_th
     await again.close()
 
 
+async def test_what_an_earlier_process_sent_counts_once_it_was_waited_for(scene: EvmScene, tmp_path: Path) -> None:
+    await _tell(scene.anvil, "evm_setAutomine", False)
+    killed = await scene.connect(scene.node, tmp_path / "journal", patience=Patience(poll=0.02, timeout=0.2))
+    with pytest.raises(Unconfirmed):
+        await killed.transfer_native(TO, 7)
+    await killed.close()
+
+    again = await scene.connect(scene.node, tmp_path / "journal")
+    waiting = asyncio.create_task(again.finish_earlier())
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await scene.anvil.mine()
+    await waiting
+
+    assert await again.native_balance(TO) == 7
+    await again.finish_earlier()
+    await again.close()
+
+
+async def test_what_an_earlier_process_sent_is_unconfirmed_when_it_does_not_end_in_time(
+    scene: EvmScene, tmp_path: Path
+) -> None:
+    await _tell(scene.anvil, "evm_setAutomine", False)
+    impatient = Patience(poll=0.02, timeout=0.2)
+    for attempt in (1, 2):
+        ledger = await scene.connect(scene.node, tmp_path / "journal", patience=impatient)
+        if attempt == 1:
+            with pytest.raises(Unconfirmed):
+                await ledger.transfer_native(TO, 7)
+        else:
+            with pytest.raises(Unconfirmed, match="transfer"):
+                await ledger.finish_earlier()
+        await ledger.close()
+
+
 async def test_a_nonce_that_another_transaction_took_is_not_waited_for(scene: EvmScene, tmp_path: Path) -> None:
     """The journal holds a transfer of nonce 0 that never left; the key's nonce 0 was used elsewhere meanwhile."""
 

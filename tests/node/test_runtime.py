@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import shutil
 import signal
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Digest, Ledger, Run, RunParams, Windows
+from ledger.base import Digest, Ledger, Run, RunParams, Version, Windows
 from ledger.errors import Unreachable
 from node.config import Home, Settings
 from node.engines.scripted import ScriptedEngine
@@ -21,6 +22,7 @@ from node.runtime import (
     Training,
     connected,
     contained,
+    first_weights,
     make_engine,
     membership,
     open_run,
@@ -30,6 +32,7 @@ from node.runtime import (
     run_trainer,
     run_until_stopped,
     run_validator,
+    run_worker,
 )
 from node.terms import params_of, require_same_terms
 from node.training.hyper import Hyper
@@ -177,6 +180,53 @@ def test_an_engine_goes_by_its_name(spec: RunSpec) -> None:
 def test_a_batch_follows_the_specs_terms(spec: RunSpec) -> None:
     rule = rule_of(spec, Training(__file__, 8, Hyper(learning_rate=1e-3)))  # type: ignore[arg-type]
     assert (rule.rollouts, rule.group_size, rule.async_level, rule.max_provider_share) == (8, 2, 2, 1.0)
+
+
+async def test_a_start_does_not_wait_for_the_newest_version_when_an_older_one_is_here(build: Build) -> None:
+    network = await build(validators=1)
+    validator = await network.validator()
+    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), ABOUT)  # which nobody has
+
+    folder = await first_weights(validator.member)
+
+    assert folder == validator.member.held(Version(0))
+    assert validator.member.record.latest == 1
+
+
+async def test_a_start_that_waits_for_weights_ends_with_the_run(build: Build) -> None:
+    network = await build(validators=1)
+    validator = await network.validator(weights=False)
+    await network.connect(TRAINER).end_run(network.run)
+    network.chain.mine(network.spec.windows.grace + 1)
+
+    assert await first_weights(validator.member) is None
+
+
+async def test_a_worker_that_comes_back_hands_out_its_file_before_it_has_any_weights(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    (data,) = [worker.role.maker.intake.store.get(commitment)]
+    settings = worker.member.settings
+    await worker.stop()
+    shutil.rmtree(worker.member.state.checkpoints)
+
+    async def connect(account: LocalAccount) -> Ledger:
+        return network.connect(account)
+
+    choice = EngineChoice("scripted")
+    task = asyncio.create_task(run_worker(settings, connect, key(100), worker.account, choice))
+    asking = await network.validator(weights=False)
+
+    async def got() -> bool:
+        await asking.member.sync()
+        return await asking.role.intake.fetch(commitment)
+
+    while not await got():
+        assert not task.done()
+    assert asking.role.intake.store.get(commitment) == data
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_what_one_submission_provokes_is_contained(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,6 +41,18 @@ async def test_a_new_node_is_authorised_backed_and_given_gas(build: Build) -> No
     assert sorted(sent) == sorted(WRITES)
 
 
+async def test_what_a_killed_process_sent_is_waited_for_before_anything_is_looked_at(build: Build) -> None:
+    network, asked = await build(validators=1), list[str]()
+    inner = MemoryLedger(network.chain, WALLET)
+    network.chain.give_native(Address(WALLET.address), 10**18)
+    watched = Watched(inner, before=lambda name, _: asked.append(name))
+
+    await Registration(watched, NODE, await inner.run(network.run)).ensure()  # type: ignore[arg-type]
+
+    assert asked[0] == "finish_earlier"
+    assert asked.count("finish_earlier") == 1
+
+
 async def test_nothing_is_sent_when_nothing_is_missing(build: Build) -> None:
     network, sent = await build(validators=1), list[str]()
     ready = await registration(network, sent)

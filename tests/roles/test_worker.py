@@ -2,17 +2,19 @@
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ledger.base import Address, Digest, State
+from ledger.base import Address, Digest, State, Version
 from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable
 from ledger.journal import SlotTaken
 from node.errors import ConfigError, EngineError
+from node.models.tiny import build_tiny
 from node.roles.making import SPARE_FILES
 from node.roles.worker import OutOfStake, claim_rewards
-from tests.roles.network import Build, Network, Part
+from tests.roles.network import TRAINER, Build, Network, Part
 from tests.roles.stage import Watched, key, until
 
 
@@ -99,6 +101,49 @@ async def test_the_same_file_is_committed_and_nothing_made_again_after_a_kill_be
 
     assert list(record.submissions) == [left_behind]
     assert (engine.generated, again.generated) == (1, 0)
+
+
+async def test_a_file_of_an_older_version_goes_to_the_chain_when_a_kill_kept_it_from_there(
+    build: Build, tmp_path: Path
+) -> None:
+    network = await build(validators=1)
+    plain = network.connect
+    breaking(network, "before", Killed())
+    killed = (await network.worker()).go()
+    await until(lambda: killed.finished)
+    (left_behind,) = files(killed)
+    await killed.stop()
+
+    network.connect = plain
+    again = await network.worker()
+    build_tiny(tmp_path / "version-1", seed=1)
+    root = again.member.checkpoints.add(tmp_path / "version-1")
+    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), root)
+    again.go()
+    record = again.member.record
+    await until(lambda: len(record.submissions) == 1)
+    (submission,) = record.submissions.values()
+
+    assert (submission.made.commitment, submission.made.version) == (left_behind, 0)
+    assert again.member.record.latest == 1
+
+
+async def test_a_finished_file_is_submitted_and_paid_when_the_run_ended_meanwhile(build: Build) -> None:
+    network = await build(validators=1)
+    plain = network.connect
+    breaking(network, "before", Killed())
+    killed = (await network.worker()).go()
+    await until(lambda: killed.finished)
+    (left_behind,) = files(killed)
+    await killed.stop()
+    await network.all_validators()
+    await network.end_run()
+
+    network.connect = plain
+    record = (await network.worker()).go().member.record
+    await until(lambda: left_behind in record.submissions)
+
+    assert await network.live(left_behind) == State.SETTLED
 
 
 async def test_the_file_is_handed_over_after_a_kill_between_submission_and_push(build: Build) -> None:
