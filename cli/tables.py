@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from node.devnet.report import Report
 
 
-LOG_COLUMNS = 120  # of a file or a pipe, which have no width of their own
+LOG_COLUMNS = 100  # of a file or a pipe, which have no width of their own
+
+UNITS = {"seconds": "s", "claimed": "stake tokens", "output_tokens": "of the model"}  # of the figures that have one
+STEPS = "step: the optimiser step that made the version. reward: mean of its accepted rollouts, each 0 to 1."
+PERMITTED = (
+    "measured: by the validators. permitted: the widest that honest engines showed before the run, fixed in its "
+    "specification; for what is recomputed (a reward, an ending), what the recomputation gives."
+)
 
 
 def closing(found: "Report") -> None:
@@ -20,11 +27,11 @@ def closing(found: "Report") -> None:
         console = Console(highlight=False, width=LOG_COLUMNS)
     console.print()
     console.print(_figures(found.summary))
-    console.print(_rows("versions", found.steps))
+    console.print(_versions(found.steps))
     if found.verdicts:
-        console.print(_rows("rejected work, as the validators' evidence says", found.verdicts))
+        console.print(_rejected(found.verdicts))
     for slash in found.summary["slashes"]:
-        console.print(f"slashed: {slash['node']} lost {slash['tokens']} tokens for {slash['check']}")
+        console.print(f"slashed: {slash['node']} lost {slash['tokens']} stake tokens for {slash['check']}")
         typer.echo(f"  transaction {slash['transaction']}")
     for failure in found.failures:
         typer.echo(f"NOT AS IT SHOULD BE: {failure}")
@@ -44,16 +51,35 @@ def _figures(summary: dict[str, Any]) -> Table:
                     f"held-out reward, version {version}", f"{text} ({figure['prompts']} x {figure['samples']})"
                 )
             continue
-        table.add_row(name.replace("_", " "), _text(value))
+        table.add_row(name.replace("_", " "), _with_unit(name, value))
     return table
 
 
-def _rows(title: str, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=title)
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "))
+def _with_unit(name: str, value: Any) -> str:
+    if name == "rewards":
+        return ", ".join(f"{who} {amount}" for who, amount in value.items()) + " stake tokens"
+    return f"{_text(value)} {UNITS.get(name, '')}".rstrip()
+
+
+def _versions(rows: list[dict[str, Any]]) -> Table:
+    """One row a version. The caption says what its figures are of."""
+    table = Table(title="versions", caption=STEPS, caption_justify="left")
+    for name in rows[0]:
+        table.add_column({"held_by": "held by nodes", "reward": "mean reward"}.get(name, name))
     for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
+        table.add_row(*(_text("base" if name == "step" and not value else value) for name, value in row.items()))
+    return table
+
+
+def _rejected(rows: list[dict[str, Any]]) -> Table:
+    """One row a submission; what was found stands below each other, so that long reasons leave room."""
+    table = Table(title="rejected work, as the validators' evidence says", caption=PERMITTED, caption_justify="left")
+    for name in ("node", "version", "slot", "state", "check", "faults signed", "found"):
+        table.add_column(name)
+    for row in rows:
+        plain = (row[name] for name in ("node", "version", "slot", "state", "check", "faults_signed"))
+        found = [f"{name} {row[name]}" for name in ("measured", "permitted") if row[name] is not None]
+        table.add_row(*map(_text, plain), "\n".join([*found, *([row["what"]] if row["what"] else [])]))
     return table
 
 

@@ -95,12 +95,13 @@ def _accuracy(figure: Accuracy) -> Summary:
 
 
 def _step(seen: Observer, version: Version) -> Summary:
-    """One version: who held it, and the mean reward of the accepted rollouts that it made."""
+    """One version: the step that made it, who held it, and the mean reward of the accepted rollouts made with it."""
     made = [s for s in seen.record.submissions.values() if s.made.version == version]
     accepted = _accepted(seen, version)
     rewards = [row.reward for s in accepted for row in seen.files.get(s.made.commitment, ())]
     return {
         "version": int(version),
+        "step": int(version) or None,  # version 0 is the base model
         "held_by": len(seen.holders.get(version, ())),
         "submissions": len(made),
         "accepted": len(accepted),

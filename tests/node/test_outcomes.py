@@ -81,8 +81,8 @@ def test_a_fault_says_how_many_votes_of_how_many_and_until_when() -> None:
                 reports=(report(ONE, 4, 80), report(TWO, 4, 90)),
             ),
             SEEN,
-            "convicted: 2 of 2 votes for toploc on rollout 4, measured 115, 50.06, 54, permitted 19, 4.94, 5 (chunk 0); "
-            "the slash can be executed from block time 98",
+            "convicted: 2 of 2 votes for toploc on rollout 4, measured 115, 50.06, 54, permitted 19, 4.94, 5 (chunk 0)"
+            "; the slash can be executed from block time 98",
         ),
         (
             Submission(MADE, State.VOIDED, check=6),
