@@ -33,6 +33,7 @@ from ledger.base import (
 )
 from node.verdicts import Check
 
+MAX_ENDPOINTS = 1 << 16  # remembered, of all who announce one: for the gas alone anyone may
 BLOCKS_AT_ONCE = 2_000  # of one reading; public RPC endpoints refuse wider ranges
 
 
@@ -104,7 +105,7 @@ class Record:
             case RelaySet():
                 (self.relays.add if event.approved else self.relays.discard)(event.relay)
             case EndpointSet():
-                self.endpoints[event.who] = event.url
+                self._announce(event.who, event.url)
             case Allocated():
                 self.allocated.setdefault(event.node, event)
             case Claimed():
@@ -113,6 +114,16 @@ class Record:
                 self.ended = event.block
             case _:
                 assert_never(event)
+
+    def _announce(self, who: Address, url: str) -> None:
+        """Takes down an endpoint; of too many, the longest known of somebody without a part in the run goes."""
+        self.endpoints.pop(who, None)
+        self.endpoints[who] = url
+        if len(self.endpoints) > MAX_ENDPOINTS:
+            params = self.run.params
+            parts = {*params.validators, params.trainer, *self.relays}
+            stranger = next((each for each in self.endpoints if each not in parts and each not in self.allocated), who)
+            del self.endpoints[stranger]
 
     def _change(self, event: Settled | Reported | Convicted | Voided | Expired | SlashExecuted) -> None:
         known = self.submissions.get(event.commitment)

@@ -31,7 +31,7 @@ from ledger.base import (
     Windows,
 )
 from ledger.errors import Unreachable
-from node.record import BLOCKS_AT_ONCE, Record
+from node.record import BLOCKS_AT_ONCE, MAX_ENDPOINTS, Record
 
 NODE, OTHER = Address("0x" + "0a" * 20), Address("0x" + "0b" * 20)
 WINDOWS = Windows(available=6, audit=10, settle_by=100, confirm=20, contest=8, panel=0, grace=30)
@@ -216,3 +216,21 @@ def test_relays_come_and_go_and_the_last_endpoint_counts() -> None:
 
     assert (record.relays, record.endpoints) == ({NODE}, {NODE: "http://b"})
     assert (record.latest, record.root(Version(0))) == (None, None)
+
+
+def test_the_endpoints_of_those_with_a_part_stay_when_strangers_announce_any_number() -> None:
+    relay, node = Address("0x" + "0c" * 20), Address("0x" + "0d" * 20)
+    strangers = [Address(f"0x{number:040x}") for number in range(1 << 30, (1 << 30) + MAX_ENDPOINTS + 5)]
+    events: list[Event] = [
+        EndpointSet(block(1), strangers[0], "http://stranger"),
+        *(EndpointSet(block(1), who, "http://part") for who in (NODE, relay, node)),
+        RelaySet(block(2), RUN, relay, True),
+        Allocated(block(2), RUN, OTHER, node, 5),
+        *(EndpointSet(block(3), who, "http://stranger") for who in strangers[1:]),
+    ]
+
+    endpoints = record_of(*events).endpoints
+
+    assert [endpoints.get(who) for who in (NODE, relay, node)] == ["http://part"] * 3
+    assert len(endpoints) == MAX_ENDPOINTS
+    assert strangers[0] not in endpoints and strangers[-1] in endpoints
