@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 def devnet(
     model: Annotated[str, typer.Option("--model", help="smollm2 (a real model) or tiny (seconds).")] = "smollm2",
     engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
-    workers: Annotated[int, typer.Option("--workers", help="Honest workers.", min=1)] = 2,
+    workers: Annotated[int, typer.Option("--workers", help="Honest workers.", min=1, max=32)] = 2,
     validators: Annotated[int, typer.Option("--validators", min=1, max=32)] = 2,
     cheat: Annotated[
         str, typer.Option("--cheat", help="Fraud of the cheater: other-model, edited-tokens, forged-reward, or none.")
     ] = "other-model",
-    steps: Annotated[int, typer.Option("--steps", help="Optimiser steps.", min=1)] = 10,
-    samples: Annotated[int, typer.Option("--samples", help="Of each held-out prompt, before and after.", min=0)] = 4,
-    seconds: Annotated[float, typer.Option("--seconds", help="Most time that the run may take.")] = 1500.0,
+    steps: Annotated[int, typer.Option("--steps", help="Optimiser steps.", min=1, max=1_000_000)] = 10,
+    samples: Annotated[
+        int, typer.Option("--samples", help="Of each held-out prompt, before and after.", min=0, max=1024)
+    ] = 4,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Most time that the run may take.", min=1, max=1e7)
+    ] = 1500.0,
     folder: Annotated[Path | None, typer.Option("--folder", help="Keep all files and logs here.")] = None,
     json: Json = False,
 ) -> None:

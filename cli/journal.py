@@ -73,7 +73,6 @@ def import_(
 
     content = _read(file)
     where = _place(home_of(home), wallet, node, rpc, deployment)
-    where.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(where)
     try:
         new = import_journal(journal, content)
@@ -95,10 +94,6 @@ def _place(home: "Home", wallet: str, node: bool, rpc: list[str] | None, deploym
 
 def _read(file: Path) -> str:
     from ledger.portable import MAX_BYTES
-    from node.errors import ConfigError
+    from node.files import read_text
 
-    try:
-        with file.open("rb") as opened:
-            return opened.read(MAX_BYTES + 1).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"journal file {file} cannot be read: {error}") from error
+    return read_text(file, MAX_BYTES, "journal file")

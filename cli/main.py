@@ -2,10 +2,11 @@
 
 import sys
 import traceback
+from typing import Annotated
 
 import typer
 
-from cli import devnet, journal, queries, roles, runs, wallet
+from cli import devnet, journal, queries, roles, runs, stake, wallet
 from cli.errors import BUG
 
 app = typer.Typer(
@@ -20,9 +21,28 @@ roles.register(app)
 devnet.register(app)
 app.command()(runs.deploy)
 app.add_typer(wallet.app, name="wallet")
+app.add_typer(stake.app, name="stake")
 app.add_typer(journal.app, name="journal")
 app.add_typer(runs.app, name="run")
 queries.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"intellect-node {version('intellect-node')}, protocol 1")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version, and that of the protocol.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Reinforcement learning of a language model on machines that nobody has to trust."""
 
 
 def main() -> None:

@@ -19,6 +19,8 @@ PASSWORD_VARIABLE = "INTELLECT_NODE_PASSWORD"
 RPC_VARIABLE = "INTELLECT_NODE_RPC"
 BASE_SEPOLIA = 84532
 BASE_SEPOLIA_RPC = "https://sepolia.base.org"
+MAX_TOKENS = 10**15  # whole tokens that an option takes: far more than there are, and far from 256 bits
+MAX_PASSWORD_BYTES = 2**16
 
 T = TypeVar("T")
 
@@ -38,6 +40,11 @@ PasswordFile = Annotated[
     Path | None,
     typer.Option("--password-file", help=f"File with the password (else ${PASSWORD_VARIABLE}, else a prompt)."),
 ]
+AllowPrivate = Annotated[
+    bool, typer.Option("--allow-private", help="Let peers have private and loopback addresses (local networks only).")
+]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1, max=1024)]
+EngineName = Annotated[str, typer.Option("--engine", help="What runs the model: transformers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -48,22 +55,28 @@ def home_of(folder: Path | None) -> "Home":
 
 
 def password(file: Path | None, confirm: bool = False) -> str:
-    """From `file`, the environment, or a prompt, in this order."""
+    """From `file`, the environment, or a prompt, in this order. Raises: ConfigError: there is none."""
     from node.errors import ConfigError
+    from node.files import read_text
 
     if file is not None:
-        try:
-            return file.read_text().rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"password file {file} cannot be read: {error}") from error
+        return _given(read_text(file, MAX_PASSWORD_BYTES, "password file").rstrip("\r\n"), f"password file {file}")
     if PASSWORD_VARIABLE in os.environ:
-        return os.environ[PASSWORD_VARIABLE]
+        return _given(os.environ[PASSWORD_VARIABLE], PASSWORD_VARIABLE)
     if not sys.stdin.isatty():
         raise ConfigError(
             f"no password: there is no terminal to ask at. Give --password-file, or set {PASSWORD_VARIABLE}"
         )
     answer: str = typer.prompt("Password of the wallet", hide_input=True, confirmation_prompt=confirm, err=True)
     return answer
+
+
+def _given(secret: str, where: str) -> str:
+    from node.errors import ConfigError
+
+    if not secret:
+        raise ConfigError(f"{where} is empty: write the password of the wallet into it")
+    return secret
 
 
 def unlock(wallet: str, home: "Home", password_file: Path | None) -> "LocalAccount":
@@ -75,16 +88,22 @@ def unlock(wallet: str, home: "Home", password_file: Path | None) -> "LocalAccou
 async def connect(
     rpc: list[str] | None, deployment: Path | None, home: "Home", account: "LocalAccount | None" = None
 ) -> "Ledger":
-    """The chain, as `account` sees it: the deployment's file, or the one that ships for the chain."""
+    """The chain, as `account` sees it: the deployment's file, or the one that ships for the chain.
+
+    Raises: LedgerError. ConfigError: `account` would write to a home that it cannot.
+    """
     from ledger.connection import open_ledger
     from ledger.deployment import for_chain
     from ledger.errors import NotDeployed
+    from node.files import require_writable
 
     if not rpc and deployment is None and for_chain(BASE_SEPOLIA) is None:
         raise NotDeployed(
             "no contracts ship for Base Sepolia, the default chain: name a chain with --rpc URL and its contracts with "
             "--deployment FILE (`intellect-node deploy` makes them)"
         )
+    if account is not None:
+        require_writable(home.folder)
     return await open_ledger(rpc or [BASE_SEPOLIA_RPC], deployment, account, home.journal)
 
 

@@ -7,12 +7,16 @@ import typer
 
 from cli.errors import FAILED, OK, reported
 from cli.options import (
+    MAX_TOKENS,
+    AllowPrivate,
     DeploymentFile,
+    EngineName,
     HomeFolder,
     Json,
     PasswordFile,
     Rpc,
     RunId,
+    Threads,
     Wallet,
     asked,
     home_of,
@@ -27,7 +31,6 @@ rewards = typer.Typer(help="See and claim what was earned.", no_args_is_help=Tru
 rollouts = typer.Typer(help="Look into rollout files.", no_args_is_help=True)
 checkpoints = typer.Typer(help="List and export versions of the weights.", no_args_is_help=True)
 
-AllowPrivate = Annotated[bool, typer.Option("--allow-private", help="Peers may have private addresses.")]
 RolloutFile = Annotated[Path, typer.Argument(help="A rollout file, as a worker or validator keeps it.")]
 
 
@@ -105,7 +108,7 @@ def claim(
 @reported
 def faucet(
     wallet: Wallet,
-    amount: Annotated[int, typer.Option("--amount", help="Whole test tokens.", min=1)] = 1000,
+    amount: Annotated[int, typer.Option("--amount", help="Whole test tokens.", min=1, max=MAX_TOKENS)] = 1000,
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     home: HomeFolder = None,
@@ -225,9 +228,9 @@ def examine_checkpoint(
     run: RunId,
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
-    samples: Annotated[int, typer.Option("--samples", help="Answers to each held-out prompt.", min=1)] = 4,
-    engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
-    threads: Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1)] = None,
+    samples: Annotated[int, typer.Option("--samples", help="Answers to each held-out prompt.", min=1, max=1024)] = 4,
+    engine: EngineName = "transformers",
+    threads: Threads = None,
     allow_private: AllowPrivate = False,
     home: HomeFolder = None,
     json: Json = False,
@@ -256,8 +259,8 @@ def verify(
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     allow_private: AllowPrivate = False,
-    engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
-    threads: Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1)] = None,
+    engine: EngineName = "transformers",
+    threads: Threads = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.errors import FAILED, reported
-from cli.options import DeploymentFile, HomeFolder, PasswordFile, Rpc, RunId, Wallet, connect, home_of, password
+from cli.options import (
+    AllowPrivate,
+    DeploymentFile,
+    EngineName,
+    HomeFolder,
+    PasswordFile,
+    Rpc,
+    RunId,
+    Threads,
+    Wallet,
+    connect,
+    home_of,
+    password,
+)
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -16,13 +29,8 @@ if TYPE_CHECKING:
     from node.config import Home, Settings
 
 Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
-Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.")]
+Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.", min=0, max=65535)]
 Advertise = Annotated[str | None, typer.Option("--advertise", help="URL under which other nodes reach this one.")]
-AllowPrivate = Annotated[
-    bool, typer.Option("--allow-private", help="Let peers have private and loopback addresses (local networks only).")
-]
-Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1)]
-EngineName = Annotated[str, typer.Option("--engine", help="What runs the model: transformers.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")]
 Model = Annotated[str, typer.Option("--model", help="The run's base model: smollm2, tiny, a folder, or a hub name.")]
 
@@ -100,10 +108,11 @@ def train(
     allow_private: AllowPrivate = False,
     threads: Threads = None,
     batch: Annotated[
-        int | None, typer.Option("--batch", help="Rollouts of one optimiser step; default the preset's.", min=1)
+        int | None,
+        typer.Option("--batch", help="Rollouts of one optimiser step; default the preset's.", min=1, max=2**20),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="Of AdamW; default the preset's.", min=0)
+        float | None, typer.Option("--learning-rate", help="Of AdamW; default the preset's.", min=0, max=1)
     ] = None,
     log_json: LogJson = False,
 ) -> None:

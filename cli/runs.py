@@ -7,6 +7,7 @@ import typer
 
 from cli.errors import reported
 from cli.options import (
+    MAX_TOKENS,
     RPC_VARIABLE,
     DeploymentFile,
     HomeFolder,
@@ -26,7 +27,11 @@ from cli.options import show as show_result
 if TYPE_CHECKING:
     from ledger.base import Ledger, Receipt
 
-app = typer.Typer(help="Create and look at runs.", no_args_is_help=True)
+MAX_SECONDS = 2**31 - 1  # what a run's windows can be: uint32, and the specification's integers
+MAX_CONFIRMATIONS = 2**16  # `ledger.deployment`'s
+MAX_STEPS = 2**31 - 1  # the specification's integers
+
+app = typer.Typer(help="Create, look at, and end runs.", no_args_is_help=True)
 
 
 @reported
@@ -35,13 +40,26 @@ def deploy(
     rpc: Annotated[str, typer.Option("--rpc", envvar=RPC_VARIABLE, help="RPC endpoint of the chain.")],
     out: Annotated[Path, typer.Option("--out", help="Where to write the deployment file.")],
     unbonding: Annotated[
-        int, typer.Option("--unbonding", help="Seconds that stake takes to be free; longer than any run's windows.")
+        int,
+        typer.Option(
+            "--unbonding",
+            help="Seconds that stake takes to be free; longer than any run's windows.",
+            min=1,
+            max=MAX_SECONDS,
+        ),
     ] = 14 * 86_400,
     faucet_cap: Annotated[
-        int, typer.Option("--faucet-cap", help="Whole test tokens that one call of the faucet gives at most.")
+        int,
+        typer.Option(
+            "--faucet-cap", help="Whole test tokens that one call of the faucet gives at most.", min=0, max=MAX_TOKENS
+        ),
     ] = 1_000_000,
-    faucet_cooldown: Annotated[int, typer.Option("--faucet-cooldown", help="Seconds between two calls.")] = 0,
-    confirmations: Annotated[int, typer.Option("--confirmations", help="Blocks to wait before one counts.")] = 0,
+    faucet_cooldown: Annotated[
+        int, typer.Option("--faucet-cooldown", help="Seconds between two calls.", min=0, max=MAX_SECONDS)
+    ] = 0,
+    confirmations: Annotated[
+        int, typer.Option("--confirmations", help="Blocks to wait before one counts.", min=0, max=MAX_CONFIRMATIONS)
+    ] = 0,
     home: HomeFolder = None,
     password_file: PasswordFile = None,
     json: Json = False,
@@ -52,9 +70,11 @@ def deploy(
     from ledger.base import TOKEN_UNIT
     from ledger.deploy import deploy as deploy_contracts
     from node.errors import ConfigError
+    from node.files import require_writable
 
     if out.exists():
         raise ConfigError(f"{out} exists: it may name contracts that are in use, so name another file with --out")
+    require_writable(out.absolute().parent)
     account = unlock(wallet, home_of(home), password_file)
     made = run_async(
         deploy_contracts(
@@ -62,8 +82,8 @@ def deploy(
             confirmations=confirmations,
         )
     )  # fmt: skip
+    show_result({**asdict(made), "file": str(out)}, json)  # first: whatever befalls the file, the addresses are known
     made.save(out)
-    show_result({**asdict(made), "file": str(out)}, json)
 
 
 @app.command()
@@ -77,8 +97,12 @@ def create(
     model: Annotated[str, typer.Option("--model", help="Preset and base model: smollm2 or tiny.")] = "smollm2",
     name: Annotated[str | None, typer.Option("--name", help="Of the run; default its task's.")] = None,
     relay: Annotated[list[str] | None, typer.Option("--relay", help="Address of an approved relay; repeat it.")] = None,
-    quorum: Annotated[int | None, typer.Option("--quorum", help="Signatures that decide; default 2/3 + 1.")] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Optimiser steps until the run ends.", min=1)] = 10,
+    quorum: Annotated[
+        int | None, typer.Option("--quorum", help="Signatures that decide; default 2/3 + 1.", min=1)
+    ] = None,
+    steps: Annotated[
+        int, typer.Option("--steps", help="Optimiser steps until the run ends.", min=1, max=MAX_STEPS)
+    ] = 10,
     pace: Annotated[str, typer.Option("--pace", help="Windows: local (seconds) or testnet (days).")] = "testnet",
     audit_leaves: Annotated[
         int | None, typer.Option("--audit-leaves", help="Rollouts audited per submission; default all.", min=1)
@@ -86,7 +110,9 @@ def create(
     max_provider_share: Annotated[
         float, typer.Option("--max-provider-share", help="Most of a training batch that one provider gives.")
     ] = 1.0,
-    pot: Annotated[int | None, typer.Option("--pot", help="Whole tokens that pay for the work.", min=0)] = None,
+    pot: Annotated[
+        int | None, typer.Option("--pot", help="Whole tokens that pay for the work.", min=0, max=MAX_TOKENS)
+    ] = None,
     task: Annotated[str | None, typer.Option("--task", help="Environment; default the preset's.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the task, name=value; repeat it.")
@@ -144,6 +170,46 @@ def approve(
 
     asked(rpc, deployment, place, work, account)
     show_result({"relay": relay, "approved": not revoke}, json)
+
+
+@app.command()
+@reported
+def end(
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """End a run for ever: no more versions, and after `grace` no more work. Owner or trainer only."""
+    from ledger.base import RunId as Number
+
+    place = home_of(home)
+    account = unlock(wallet, place, password_file)
+    receipt = asked(rpc, deployment, place, lambda ledger: ledger.end_run(Number(run)), account)
+    show_result({"run": run, "ended_at": receipt.block.time}, json)
+
+
+@app.command(name="withdraw")
+@reported
+def withdraw_pot(
+    wallet: Wallet,
+    run: RunId,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Take what is left of an ended run's pot back. Owner only, once no submission is open."""
+    from ledger.base import RunId as Number
+    from node.stakes import withdraw_pot as take
+
+    place = home_of(home)
+    account = unlock(wallet, place, password_file)
+    show_result(asked(rpc, deployment, place, lambda ledger: take(ledger, Number(run)), account), json)
 
 
 @app.command()

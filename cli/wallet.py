@@ -1,5 +1,7 @@
 """`intellect-node wallet`: encrypted keystores."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +10,8 @@ from cli.errors import reported
 from cli.options import HomeFolder, Json, PasswordFile, home_of, password, show
 
 app = typer.Typer(help="Make, import and show encrypted keystores.", no_args_is_help=True)
+
+MAX_KEY_BYTES = 1024
 
 Name = Annotated[str, typer.Argument(help="A name in the wallet folder, or a path.")]
 
@@ -28,7 +32,7 @@ def new(name: Name, home: HomeFolder = None, password_file: PasswordFile = None,
 def import_(
     name: Name,
     key_file: Annotated[
-        typer.FileText | None, typer.Option("--key-file", help="File with the private key in hex (else a prompt).")
+        Path | None, typer.Option("--key-file", help="File with the private key in hex (else a prompt).")
     ] = None,
     home: HomeFolder = None,
     password_file: PasswordFile = None,
@@ -36,11 +40,21 @@ def import_(
 ) -> None:
     """Make a wallet of a private key that you have. The key is never taken from the command line."""
     from ledger import keys
+    from node.files import read_text
 
     path = keys.resolve(name, home_of(home).wallets)
-    key = key_file.read().strip() if key_file else typer.prompt("Private key (hex)", hide_input=True, err=True)
+    key = read_text(key_file, MAX_KEY_BYTES, "key file") if key_file else _asked_key()
     address = keys.import_key(path, key, password(password_file, confirm=True))
     show({"address": address, "file": str(path)}, json)
+
+
+def _asked_key() -> str:
+    from node.errors import ConfigError
+
+    if not sys.stdin.isatty():
+        raise ConfigError("no private key: there is no terminal to ask at. Give --key-file")
+    key: str = typer.prompt("Private key (hex)", hide_input=True, err=True)
+    return key
 
 
 @app.command(name="show")

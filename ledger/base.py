@@ -122,6 +122,14 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbonding:
+    """Of one provider: `pending` includes `ready`, which can be withdrawn now."""
+
+    pending: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """A validator's finding about one leaf, as EIP-712 `Fault` signs it."""
 
@@ -348,6 +356,7 @@ class Ledger(Protocol):
     async def provider_of(self, node: Address) -> Address | None: ...
     async def node_nonce(self, node: Address) -> int: ...
     async def unbonding_seconds(self) -> int: ...
+    async def unbonding_of(self, provider: Address) -> Unbonding: ...
 
     # --- Writes
     async def faucet(self, amount: int) -> Receipt:
@@ -374,4 +383,7 @@ class Ledger(Protocol):
     async def conclude(self, run: RunId, commitments: Sequence[Digest]) -> Receipt: ...
     async def claim(self) -> Receipt: ...
     async def end_run(self, run: RunId) -> Receipt: ...
+    async def withdraw_pot(self, run: RunId) -> Receipt:
+        """Raises: Reverted `RunNotEnded` until `grace` after the end, `RunStillOpen`, `NotOwner`."""
+
     async def close(self) -> None: ...

@@ -38,7 +38,15 @@ class Deployment:
         return _parse(content, str(path))
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n", "utf-8")
+        """Raises: NotDeployed: the file cannot be written; the message has what it would hold."""
+        content = json.dumps(asdict(self), indent=2) + "\n"
+        try:
+            path.write_text(content, "utf-8")
+        except OSError as problem:
+            raise NotDeployed(
+                f"the contracts stand, and deployment file {path} cannot be written ({problem.strerror}): write this "
+                f"into a file yourself: {json.dumps(asdict(self))}"
+            ) from problem
 
 
 def for_chain(chain_id: int) -> Deployment | None:

@@ -25,6 +25,7 @@ from ledger.base import (
     RunState,
     State,
     SubmissionState,
+    Unbonding,
     Version,
     Windows,
 )
@@ -229,6 +230,9 @@ class EvmLedger:
     async def unbonding_seconds(self) -> int:
         return int(await self._staking.view("unbonding"))
 
+    async def unbonding_of(self, provider: Address) -> Unbonding:
+        return Unbonding(*await self._staking.view("unbondingOf", provider))
+
     # --- Writes
 
     async def _send(self, call: Call) -> Receipt:
@@ -312,6 +316,9 @@ class EvmLedger:
 
     async def end_run(self, run: RunId) -> Receipt:
         return await self._send(self._coordinator.call("endRun", run))
+
+    async def withdraw_pot(self, run: RunId) -> Receipt:
+        return await self._send(self._coordinator.call("withdrawPot", run))
 
 
 def _params(values: tuple[Any, ...]) -> RunParams:

@@ -216,11 +216,12 @@ async def create_run(
     Raises: ConfigError, Reverted.
     """
     wanted = len(validators) * 2 // 3 + 1 if quorum is None else quorum
-    run = await owner.create_run(params_of(spec, trainer, list(validators), wanted), spec.encode())
-    event("run created", run=run, spec=spec.digest, validators=len(validators), quorum=wanted)
+    params = params_of(spec, trainer, list(validators), wanted)
     missing = pot - await owner.token_balance(owner.account)
     if missing > 0:
-        await owner.faucet(missing)
+        await owner.faucet(missing)  # first, because a run that cannot be paid for is of no use
+    run = await owner.create_run(params, spec.encode())
+    event("run created", run=run, spec=spec.digest, validators=len(validators), quorum=wanted)
     await owner.fund_run(run, pot)
     for relay in relays:
         await owner.set_relay(run, relay, True)

@@ -1,8 +1,10 @@
 """That the spec which nodes follow and the terms which the contract enforces are the same run."""
 
 from ledger.base import Address, RunParams, Windows, ascending
-from node.errors import SpecMismatch
+from node.errors import ConfigError, SpecMismatch
 from node.runspec import RunSpec, WindowsSpec
+
+MAX_VALIDATORS = 32  # Runs.MAX_VALIDATORS
 
 
 def windows_of(spec: WindowsSpec) -> Windows:
@@ -30,8 +32,14 @@ def require_same_terms(spec: RunSpec, params: RunParams) -> None:
 
 
 def params_of(spec: RunSpec, trainer: str, validators: list[str], quorum: int) -> RunParams:
-    """What `createRun` is given for `spec`."""
+    """What `createRun` is given for `spec`. Raises: ConfigError: keys or quorum that no run can have."""
     economics = spec.economics
+    if int(trainer, 16) == 0:
+        raise ConfigError(f"the trainer cannot be {trainer}: nobody has that key")
+    if len({int(who, 16) for who in validators}) != len(validators) or not 1 <= len(validators) <= MAX_VALIDATORS:
+        raise ConfigError(f"a run has 1 to {MAX_VALIDATORS} validators, each named once, and these are {validators}")
+    if not 1 <= quorum <= len(validators):
+        raise ConfigError(f"a quorum of {quorum} cannot be: of {len(validators)} validators, choose 1 to all")
     return RunParams(
         trainer=Address(trainer),
         validators=tuple(ascending(Address(who) for who in validators)),

@@ -18,6 +18,7 @@ from ledger.base import (
     RunParams,
     RunState,
     SubmissionState,
+    Unbonding,
     Version,
 )
 from ledger.memory.blocks import Call
@@ -122,6 +123,9 @@ class MemoryLedger:
     async def unbonding_seconds(self) -> int:
         return self._chain.staking.unbonding
 
+    async def unbonding_of(self, provider: Address) -> Unbonding:
+        return self._chain.staking.unbonding_of(provider, (await self.head()).time)
+
     # --- Writes
 
     async def faucet(self, amount: int) -> Receipt:
@@ -183,6 +187,9 @@ class MemoryLedger:
 
     async def end_run(self, run: RunId) -> Receipt:
         return await self._send(lambda call: self._chain.runs.end(call, run))
+
+    async def withdraw_pot(self, run: RunId) -> Receipt:
+        return await self._send(lambda call: self._chain.runs.withdraw_pot(call, run))
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -121,6 +121,17 @@ class Runs:
         record.ended_at = call.block.time
         call.emit(RunEnded(call.block, run))
 
+    def withdraw_pot(self, call: Call, run: RunId) -> None:
+        record = self.record(run)
+        if call.sender != record.run.owner:
+            raise reverted("NotOwner", {"caller": call.sender, "owner": record.run.owner})
+        if not record.is_closed(call.block.time):
+            raise reverted("RunNotEnded", {"run": run})
+        if record.open:
+            raise reverted("RunStillOpen", {"run": run, "open": record.open})
+        amount, record.pot = record.pot, 0
+        self._token.move(self.address, record.run.owner, amount)
+
     def set_relay(self, call: Call, run: RunId, relay: Address, approved: bool) -> None:
         owner = self.record(run).run.owner
         if call.sender != owner:

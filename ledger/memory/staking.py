@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from ledger.base import NOBODY, Address, Allocated, Allocation, RunId
+from ledger.base import NOBODY, Address, Allocated, Allocation, RunId, Unbonding
 from ledger.errors import InvalidSignature, reverted
 from ledger.memory.blocks import Call
 from ledger.messages import Domain, NodeAuthorization, recover
@@ -80,6 +80,10 @@ class Staking:
     def unlocked(self, run: RunId, node: Address) -> int:
         backing = self._backings[run, node]
         return backing.amount - backing.locked
+
+    def unbonding_of(self, provider: Address, time: int) -> Unbonding:
+        entries = self._unbondings[provider]
+        return Unbonding(sum(e.amount for e in entries), sum(e.amount for e in entries if time >= e.ready_at))
 
     # --- Stake
 

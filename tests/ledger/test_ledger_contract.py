@@ -37,6 +37,7 @@ from ledger.base import (
     State,
     SubmissionState,
     Submitted,
+    Unbonding,
     Version,
     Voided,
     Windows,
@@ -231,12 +232,16 @@ async def test_stake_leaves_the_wallet_and_returns_after_unbonding(world: World)
     assert (await ledger.token_balance(ledger.account), await ledger.free_stake(ledger.account)) == (10, 40)
 
     await ledger.unstake(RunId(0), ZERO, 15)
+    unbonding = [await ledger.unbonding_of(ledger.account)]
     with pytest.raises(Reverted) as early:
         await ledger.withdraw()
     await world.advance(await ledger.unbonding_seconds())
+    unbonding.append(await ledger.unbonding_of(ledger.account))
     await ledger.withdraw()
+    unbonding.append(await ledger.unbonding_of(ledger.account))
 
     assert _names(early) == ("NothingToWithdraw", {"provider": ledger.account})
+    assert unbonding == [Unbonding(15, 0), Unbonding(15, 15), Unbonding(0, 0)]
     assert (await ledger.token_balance(ledger.account), await ledger.free_stake(ledger.account)) == (25, 25)
 
 
@@ -757,6 +762,34 @@ async def test_an_ended_run_takes_submissions_for_grace_and_nothing_else(scene: 
     assert ended == RunEnded(ended.block, scene.run)
     assert (await scene.owner.run_state(scene.run)).ended_at == ended.block.time
     assert await scene.state(commitment) == State.SETTLED
+
+
+async def test_the_rest_of_the_pot_is_the_owners_once_the_run_is_closed_and_nothing_is_open(scene: Scene) -> None:
+    refused = []
+
+    async def withdraw(who: Ledger) -> None:
+        with pytest.raises(Reverted) as refusal:
+            await who.withdraw_pot(scene.run)
+        refused.append(_names(refusal))
+
+    commitment = await scene.submit()
+    await withdraw(scene.provider)
+    await scene.owner.end_run(scene.run)
+    await withdraw(scene.owner)
+    await scene.world.advance(max(WINDOWS.grace + 1, DUE))
+    await withdraw(scene.owner)
+    await scene.settle(commitment)
+    (rest, _, _), before = await scene.pot(), await scene.owner.token_balance(scene.owner.account)
+    await scene.owner.withdraw_pot(scene.run)
+
+    assert refused == [
+        ("NotOwner", {"caller": scene.provider.account, "owner": scene.owner.account}),
+        ("RunNotEnded", {"run": scene.run}),
+        ("RunStillOpen", {"run": scene.run, "open": 1}),
+    ]
+    assert rest > 0
+    assert await scene.owner.token_balance(scene.owner.account) == before + rest
+    assert await scene.pot() == (0, 0, 0)
 
 
 async def test_events_are_those_of_the_blocks_asked_for_in_order(scene: Scene) -> None:

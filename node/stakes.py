@@ -1,0 +1,98 @@
+"""A provider's stake, looked at, added to, and taken back; an owner's pot. Amounts are base units, as decimal text."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ledger.base import NOBODY, Address, Ledger, RunId
+from ledger.errors import Reverted
+from node.errors import ConfigError
+
+FREE = RunId(0)  # with `NOBODY`, the contract's name for stake that backs no node
+
+
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """Stake that backs `node` in `run`, or, by default, free stake."""
+
+    run: RunId = FREE
+    node: Address = NOBODY
+
+    async def available(self, ledger: Ledger) -> int:
+        """Base units that nothing locks."""
+        if self.node == NOBODY:
+            return await ledger.free_stake(ledger.account)
+        held = await ledger.allocation(self.run, self.node)
+        return held.amount - held.locked
+
+
+async def stake_summary(ledger: Ledger, provider: Address, backing: Backing | None) -> dict[str, Any]:
+    """What `provider` has at stake; with `backing`, what of it backs that node and what is locked of that."""
+    unbonding = await ledger.unbonding_of(provider)
+    found: dict[str, Any] = {
+        "provider": provider,
+        "tokens": str(await ledger.token_balance(provider)),
+        "free": str(await ledger.free_stake(provider)),
+        "unbonding": str(unbonding.pending),
+        "ready_to_withdraw": str(unbonding.ready),
+        "unbonding_seconds": await ledger.unbonding_seconds(),
+    }
+    if backing is not None:
+        held = await ledger.allocation(backing.run, backing.node)
+        found |= {"run": backing.run, "node": backing.node, "allocated": str(held.amount), "locked": str(held.locked)}
+    return found
+
+
+async def add_stake(ledger: Ledger, amount: int) -> dict[str, Any]:
+    """Stakes `amount` base units of the account's tokens. Raises: ConfigError: it has fewer."""
+    have = await ledger.token_balance(ledger.account)
+    if have < amount:
+        raise ConfigError(
+            f"{ledger.account} has {have} base units of the stake token, not {amount}: have some sent, or take test "
+            "tokens with `intellect-node faucet`"
+        )
+    await ledger.stake(amount)
+    return {"staked": str(amount), "free": str(await ledger.free_stake(ledger.account))}
+
+
+async def unbond(ledger: Ledger, backing: Backing, amount: int | None) -> dict[str, Any]:
+    """Begins to take `amount` base units out of `backing`, None all that can be; says from when it can be withdrawn.
+
+    Raises: ConfigError: less than that is there and not locked.
+    """
+    available = await backing.available(ledger)
+    wanted = available if amount is None else amount
+    if not wanted or wanted > available:
+        raise ConfigError(
+            f"{wanted} base units cannot be unbonded: {available} are there and not locked by open submissions. "
+            "`intellect-node stake show` has the figures; what is locked is free once its submissions are final"
+        )
+    receipt = await ledger.unstake(backing.run, backing.node, wanted)
+    return {"unbonding": str(wanted), "ready_at": receipt.block.time + await ledger.unbonding_seconds()}
+
+
+async def withdraw(ledger: Ledger) -> dict[str, Any]:
+    """Takes what has unbonded back into the wallet: 0 where nothing is ready."""
+    before = await ledger.unbonding_of(ledger.account)
+    withdrawn = 0
+    if before.ready:
+        tokens = await ledger.token_balance(ledger.account)
+        await ledger.withdraw()
+        withdrawn = await ledger.token_balance(ledger.account) - tokens
+    return {"withdrawn": str(withdrawn), "still_unbonding": str(before.pending - withdrawn)}
+
+
+async def withdraw_pot(ledger: Ledger, run: RunId) -> dict[str, Any]:
+    """Takes what is left of an ended run's pot back to its owner. Raises: ConfigError: not yet, or not its owner."""
+    amount = (await ledger.run_state(run)).pot
+    try:
+        await ledger.withdraw_pot(run)
+    except Reverted as refusal:
+        why = {
+            "NotOwner": "only its owner takes the pot back",
+            "RunNotEnded": "it has not ended (`run end`), or submissions are taken until `grace` after that",
+            "RunStillOpen": "submissions are open: wait until they are final",
+        }.get(refusal.name)
+        if why is None:
+            raise
+        raise ConfigError(f"the pot of run {run} stays where it is: {why} ({refusal})") from refusal
+    return {"run": run, "withdrawn": str(amount)}
