@@ -9,6 +9,15 @@ Row = Mapping[str, Any]
 
 AMOUNTS = {"tokens", "free_stake", "rewards", "allocated", "locked"}  # base units
 GAS = {"gas_wei", "node_gas_wei"}
+LABELS = {
+    "tokens": "in the wallet",
+    "rewards": "rewards to claim",
+    "gas_wei": "gas of the wallet",
+    "node_gas_wei": "gas of the node",
+    "allocated": "stake allocated",
+    "locked": "of it locked",
+    "sources": "read from",
+}
 TABLES = {
     "submissions": "submissions of this node",
     "uncommitted": "made here, not on chain",
@@ -22,12 +31,13 @@ def show_standing(found: Row) -> None:
     """Prints a standing: one fact a line, then each table that there is."""
     facts = {key: value for key, value in found.items() if key not in TABLES and key not in {"time", "block"}}
     facts["chain"] = f"block {found['block']}, {clock(found['time'])}"
-    width = max(map(len, facts))
+    labels = {key: LABELS.get(key, key.replace("_", " ")) for key in facts}
+    width = max(map(len, labels.values()))
     for key, value in facts.items():
-        typer.echo(f"{key.replace('_wei', '').replace('_', ' '):<{width}}  {_fact(key, value)}")
+        typer.echo(f"{labels[key]:<{width}}  {_fact(key, value)}")
     for key, title in TABLES.items():
         if key in found:
-            typer.echo(f"\n{title}: " + ("" if found[key] else "none"))
+            typer.echo(f"\n{title}:" + ("" if found[key] else " none"))
             for row in found[key]:
                 typer.echo("\n".join(_lines(key, row)))
 
@@ -56,7 +66,7 @@ def _fact(key: str, value: Any) -> str:
     if key in AMOUNTS:
         return amount_text(int(value))
     if key in GAS:
-        return f"{int(value) / 10**18:.4f} ETH for gas"
+        return f"{int(value) / 10**18:.4f} ETH"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
@@ -76,7 +86,8 @@ def _lines(table: str, row: Row) -> Sequence[str]:
             head = f"  {row['commitment'][:12]}…  {place}{bytes_text(row['bytes'])}, made {clock(row['made_at'])}"
         case _:
             head = f"  {_submission(row)}{_own_part(table, row)}"
-    return (head, f"      {row['why']}")
+    paid = row.get("state") == "settled"  # its line says all
+    return (head,) if paid else (head, f"      {row['why']}")
 
 
 def _submission(row: Row) -> str:

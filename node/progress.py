@@ -82,10 +82,13 @@ class Progress:
         since = self._clock.monotonic() - self._moved_at
         return since if self.unit and since >= STALLED_SECONDS else None
 
-    def summary(self, done: int | None = None) -> dict[str, object]:
-        """Fields of the line that says that it is done: how much (what was there aside), how long, how fast."""
-        moved, seconds = self._done - self._first if done is None else done, self.seconds
-        return {self.unit: moved, "seconds": seconds, f"{self.unit}_s": moved / seconds if seconds > 0 else 0.0}
+    def summary(self, done: int | None = None, unit: str | None = None) -> dict[str, object]:
+        """Fields of the line that says that it is done: how much (what was there aside), how long, how fast.
+
+        `done` and `unit` where the caller knows better, or counts in something else.
+        """
+        moved, seconds, unit = self._done - self._first if done is None else done, self.seconds, unit or self.unit
+        return {unit: moved, "seconds": seconds, f"{unit}_s": moved / seconds if seconds > 0 else 0.0}
 
     def look(self) -> None:
         """Shows how far it is: at once on a terminal, in a log when its time has come."""

@@ -66,7 +66,7 @@ async def standing(ledger: Ledger, run: int, asked: Asked) -> Summary:
     if asked.provider in params.validators:
         summary["attested"] = await _attested(record, statements, asked)
     if asked.provider == params.trainer:
-        summary["used"] = await _used(record, spec, folders[asked.provider], asked)
+        summary["used"] = await _used(record, spec, statements, folders[asked.provider], asked)
     return summary
 
 
@@ -166,18 +166,16 @@ def _attestation(record: Record, submission: Submission, case: Case, known: Know
     }
 
 
-async def _used(record: Record, spec: RunSpec, folder: StateFolder | None, asked: Asked) -> list[Summary]:
+async def _used(
+    record: Record, spec: RunSpec, statements: Statements, folder: StateFolder | None, asked: Asked
+) -> list[Summary]:
     """The newest submissions, each with how many of its groups were trained on: None where no state is here."""
     facts = None if folder is None else await asyncio.to_thread(latest_facts, folder.training / "states")
     counts: dict[str, int] = {}
     for consumed in facts.consumed if facts else ():
         counts[consumed.commitment] = counts.get(consumed.commitment, 0) + 1
-    return [
-        {
-            **outcome(record, s, Known(), asked.when),
-            "groups": spec.slot.groups,
-            "used_groups": None if facts is None else counts.get(s.made.commitment.hex(), 0),
-            "step": None if facts is None else facts.version,
-        }
-        for s in _newest(tuple(record.submissions.values()), asked)
-    ]
+    rows = await _outcomes(record, statements, tuple(record.submissions.values()), asked)
+    for row in rows:
+        used = None if facts is None else counts.get(row["commitment"].removeprefix("0x"), 0)
+        row |= {"groups": spec.slot.groups, "used_groups": used, "step": None if facts is None else facts.version}
+    return rows

@@ -165,7 +165,8 @@ class Auditor:
         if isinstance(verdict, Accepted):
             self.clean[submission.made.commitment] = self.checked(submission.made.commitment).union(wanted)
         tokens = sum(len(row.output_ids) for row in rows)
-        event("audited", **which, node=made.node, leaves=len(wanted), **_figures(verdict) | progress.summary(tokens))
+        event("audited", **which, node=made.node, rollouts=len(wanted),
+              **_figures(verdict) | progress.summary(tokens, "tokens"))  # fmt: skip
         return verdict
 
     def evidence(self, submission: Submission, rejected: Rejected, engine: str) -> bytes:

@@ -6,12 +6,14 @@ in one line; `intellect-node status` has it all.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ledger.base import (
     WHOLE_FILE,
     Address,
     CheckpointPublished,
     Convicted,
+    Digest,
     Event,
     Expired,
     RelaySet,
@@ -124,6 +126,14 @@ class Chronicle:
     def _due(self, made: Submitted) -> int:
         windows = self.record.run.params.windows
         return made.block.time + windows.available + windows.audit
+
+
+def named(record: Record, commitment: Digest) -> dict[str, Any]:
+    """The fields by which every line names a submission."""
+    known = record.submissions.get(commitment)
+    if known is None:
+        return {"commitment": commitment}
+    return {"version": known.made.version, "slot": known.made.slot, "commitment": commitment, "node": known.made.node}
 
 
 def leaf_name(leaf: int) -> int | str:

@@ -16,6 +16,7 @@ from node.peers.wire import MAX_BATCH
 from node.record import Submission
 from node.roles.batching import Acceptable, Batcher
 from node.roles.casebook import Casebook
+from node.roles.chronicle import named
 from node.roles.member import Member
 from node.roles.turns import TURN_SECONDS, is_turn
 from node.verdicts import Check
@@ -140,7 +141,7 @@ class Closer:
         try:
             await sending()
         except (Reverted, Unconfirmed) as error:
-            warn(f"{act.what} not taken", commitment=act.commitment, reason=error)
+            warn(f"{act.what} not taken", **named(self.member.record, act.commitment), reason=error)
             return False
-        event(f"{act.what} sent", commitment=act.commitment)
+        event(f"{act.what} sent", **named(self.member.record, act.commitment))
         return True

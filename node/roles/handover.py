@@ -62,5 +62,7 @@ class Handover:
         except Malformed as error:
             warn("file refused", url=url, commitment=commitment, reason=error)
         else:
-            event("file handed over", receiver=who, commitment=commitment, **progress.summary(len(data)))
+            trainer = who == self.member.run.params.trainer
+            event("file handed over", to="trainer" if trainer else "validator", receiver=who, commitment=commitment,
+                  **progress.summary(len(data)))  # fmt: skip
         return True

@@ -81,7 +81,7 @@ class Registration:
             await self._tokens(missing - free)
             await self.provider.stake(missing - free)
         await self.provider.allocate(self.run.id, self.node, missing)
-        event("stake allocated", node=self.node, amount=missing, total=stake_per_node(self.run.params))
+        event("stake allocated", node=self.node, amount=missing, total_amount=stake_per_node(self.run.params))
 
     async def _tokens(self, amount: int) -> None:
         """Sees to it that the provider has `amount` tokens, from the test network's faucet if need be."""

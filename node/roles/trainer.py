@@ -102,8 +102,8 @@ class Trainer:
         return True
 
     def _is_full(self, rollouts: int) -> bool:
-        """Whether so many make a step; how many there are is said whenever it has changed."""
-        if rollouts != self.gathered and rollouts < self.rule.rollouts:
+        """Whether so many make a step; how many there are is said whenever there are more."""
+        if self.gathered < rollouts < self.rule.rollouts:
             event("batch gathering", step=self._next, rollouts=rollouts, total_rollouts=self.rule.rollouts)
         self.gathered = rollouts
         return rollouts >= self.rule.rollouts

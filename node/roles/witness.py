@@ -13,7 +13,7 @@ from node.errors import Malformed, NotFound
 from node.log import event, warn
 from node.record import Submission
 from node.roles.casebook import Casebook
-from node.roles.chronicle import leaf_name
+from node.roles.chronicle import leaf_name, named
 from node.roles.directory import validators
 from node.roles.exhibits import Exhibits
 from node.roles.member import Member
@@ -36,8 +36,9 @@ class Witness:
         signature = await asyncio.to_thread(sign_message, self.signer, self.member.domain, message)
         signed = SignedMessage(type(message).__name__, message, signature)  # type: ignore[arg-type]
         if await self.casebook.say(self.member.account, signed):
-            leaves = len(message.leaves) if isinstance(message, NoFault) else None
-            event(f"{signed.kind} signed", commitment=message.commitment, leaves=leaves)
+            if not isinstance(message, Fault):  # the accusation has a line of its own
+                rollouts = len(message.leaves) if isinstance(message, NoFault) else None
+                event(f"{signed.kind} signed", **named(self.member.record, message.commitment), rollouts=rollouts)
             self._background(self._tell(message.commitment, [signed]))
 
     async def accuse(self, submission: Submission, rejected: Rejected) -> None:
