@@ -1,0 +1,87 @@
+"""The command line, run by its entry point in this process or in one of its own; what it said never has a secret."""
+
+import contextlib
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+PASSWORD = "correct horse battery"
+SECRETS = (PASSWORD, "secret-of-the-account", "11" * 32)  # the middle one is the path of `RpcProxy`'s URL
+LOGGERS = ("intellect-node", "ledger", "node")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    def __post_init__(self) -> None:
+        both = self.out + self.err
+        assert "Traceback" not in both, both
+        assert not [secret for secret in SECRETS if secret in both], both
+
+    @property
+    def said(self) -> str:
+        """The last line of standard error."""
+        return self.err.strip().rpartition("\n")[2]
+
+
+def command(*words: str | Path, home: Path, **environment: str) -> Answer:
+    """The program in this process: the same entry point, without a second of imports each time."""
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    told = {"INTELLECT_NODE_HOME": str(home), "INTELLECT_NODE_PASSWORD": PASSWORD, **environment}
+    from cli.main import main
+
+    with (
+        patch.object(sys, "argv", ["intellect-node", *map(str, words)]),
+        patch.dict(os.environ, told),
+        patch.object(sys, "stdin", io.StringIO()),
+        _logging_as_it_was(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _logging_as_it_was() -> Iterator[None]:
+    """Around what sets up logging for a process of its own."""
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    kept = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
+    try:
+        yield
+    finally:
+        for logger, (handlers, level, propagate) in zip(loggers, kept, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+
+
+def process(*words: str | Path, home: Path, **environment: str) -> "subprocess.Popen[str]":
+    """The program in a process of its own, both outputs in one pipe."""
+    told = {"INTELLECT_NODE_HOME": str(home), "INTELLECT_NODE_PASSWORD": PASSWORD, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli", *map(str, words)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, **told, **environment},
+    )  # fmt: skip
+
+
+def finished(running: "subprocess.Popen[str]", seconds: float = 60) -> Answer:
+    """What a process said until its end, from where nobody has read it yet."""
+    try:
+        out, _ = running.communicate(timeout=seconds)
+    finally:
+        running.kill()
+    return Answer(running.returncode, "", out)

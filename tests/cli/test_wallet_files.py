@@ -1,0 +1,132 @@
+"""Wallets and passwords that cannot be used: said by name, with what to do, and never repeated."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ledger.keys import create, import_key
+from tests.cli.command import PASSWORD, command
+
+KEY = "11" * 32
+V1 = {"version": "1", "id": "x", "address": "00" * 20, "crypto": {"cipher": "aes-128-cbc", "ciphertext": "00" * 48}}
+
+
+@pytest.fixture
+def wallet(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.json"
+    create(path, PASSWORD, iterations=1)
+    return path
+
+
+FILES = {
+    "empty": (b"", "is empty: restore it from a backup"),
+    "other": (b'{"a": 1}', "is JSON but no encrypted keystore of version 3"),
+    "first-version": (json.dumps(V1).encode(), "no encrypted keystore of version 3 (version: Input should be 3"),
+    "presale": (b'{"encseed": "00", "ethaddr": "00", "bkp": "00"}', "no encrypted keystore of version 3"),
+    "text": (b"my wallet", "is not JSON: expected an encrypted keystore file"),
+    "raw": (KEY.encode(), "holds a bare private key"),
+    "raw-0x": (f"0x{KEY}\n".encode(), "`intellect-node wallet import NAME --key-file"),
+    "bytes": (b"\xff\xfe\x00", "is not JSON"),
+    "large": (b" " * 70_000, "is too large for a keystore"),
+    "deep": (b"[" * 60_000, "is not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_wallet_of_another_kind_is_said(tmp_path: Path, name: str) -> None:
+    content, what = FILES[name]
+    (tmp_path / name).write_bytes(content)
+
+    for words in (("wallet", "show", tmp_path / name), ("faucet", "--wallet", tmp_path / name, "--rpc", "http://h")):
+        answer = command(*words, home=tmp_path)
+        assert (answer.code, answer.out) == (2, "")
+        assert answer.said.startswith(f"error: wallet {tmp_path / name} ") and what in answer.said
+
+
+def test_a_wallet_that_is_missing_or_a_folder_is_said(tmp_path: Path) -> None:
+    for path, what in ((tmp_path / "none", "does not exist"), (tmp_path, "is not a file")):
+        answer = command("status", "--run", "1", "--wallet", path, home=tmp_path)
+        assert answer.code == 2
+        assert answer.said.startswith(f"error: wallet {path} {what}: ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_wallet_that_may_not_be_read_is_said(wallet: Path, tmp_path: Path) -> None:
+    wallet.chmod(0)
+
+    answer = command("wallet", "show", wallet, home=tmp_path)
+
+    assert answer.code == 2
+    assert "correct its owner or mode" in answer.said
+
+
+@pytest.mark.parametrize("text", [KEY, f"0x{KEY}", KEY.upper()])
+def test_a_private_key_in_a_wallets_place_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
+    for words in (("wallet", "show", text), ("wallet", "new", text), ("status", "--run", "1", "--wallet", text)):
+        answer = command(*words, home=tmp_path)
+        assert answer.code == 2
+        assert answer.said.startswith("error: that is a private key, not the name of a wallet: ")
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_wrong_password_is_said_by_the_wallets_name(wallet: Path, tmp_path: Path) -> None:
+    answer = command("faucet", "--wallet", wallet, home=tmp_path, INTELLECT_NODE_PASSWORD="correct hors")
+
+    assert answer.code == 2
+    assert answer.said == f"error: the password of wallet {wallet} is wrong, or the file is damaged: try again"
+
+
+def test_a_password_file_that_cannot_be_used_is_said(wallet: Path, tmp_path: Path) -> None:
+    contents = {"empty": b"", "newline": b"\n", "bytes": b"\xff\xfe", "large": b"x" * 70_000}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    expected = {
+        "empty": "is empty: write the password", "newline": "is empty", "bytes": "is not UTF-8 text: name another file",
+        "large": "is over 65536 bytes", "none": "cannot be read: No such file", ".": "cannot be read: Is a directory",
+    }  # fmt: skip
+
+    for name, what in expected.items():
+        file = tmp_path / name
+        for words in (("faucet", "--wallet", wallet), ("wallet", "new", tmp_path / "new.json")):
+            answer = command(*words, "--password-file", file, home=tmp_path)
+            assert answer.code == 2
+            assert answer.said.startswith(f"error: password file {file} ") and what in answer.said
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_a_password_files_line_end_is_not_part_of_the_password(tmp_path: Path) -> None:
+    (tmp_path / "windows").write_bytes(PASSWORD.encode() + b"\r\n")
+    import_key(tmp_path / "mine.json", KEY, PASSWORD, iterations=1)
+
+    answer = command(
+        "faucet", "--wallet", tmp_path / "mine.json", "--password-file", tmp_path / "windows", "--rpc", "nothing",
+        home=tmp_path, INTELLECT_NODE_PASSWORD="another",
+    )  # fmt: skip
+
+    assert "an RPC endpoint is an http(s) URL" in answer.said  # it got past the wallet
+
+
+def test_an_empty_password_variable_is_said(wallet: Path, tmp_path: Path) -> None:
+    answer = command("faucet", "--wallet", wallet, home=tmp_path, INTELLECT_NODE_PASSWORD="")
+
+    assert answer.code == 2
+    assert answer.said.startswith("error: INTELLECT_NODE_PASSWORD is empty: ")
+
+
+def test_a_key_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+    for name, content in {"empty": b"", "bytes": b"\xff" * 64, "large": b"1" * 2000, "short": b"11" * 31}.items():
+        (tmp_path / name).write_bytes(content)
+    expected = {
+        "empty": "that is no private key", "bytes": "is not UTF-8 text", "large": "is over 1024 bytes",
+        "short": "that is no private key", "none": "cannot be read: No such file",
+        ".": "cannot be read: Is a directory",
+    }  # fmt: skip
+
+    for name, what in expected.items():
+        answer = command("wallet", "import", "mine", "--key-file", tmp_path / name, home=tmp_path)
+        assert answer.code == 2
+        assert what in answer.said
+    assert command("wallet", "import", "mine", home=tmp_path).said.endswith("Give --key-file")
+    assert not (tmp_path / "wallets").exists()
