@@ -43,6 +43,8 @@ class Intake:
         if self.holds(commitment):
             return
         await asyncio.to_thread(require_root, data, submission.made.root, self.max_file_bytes)
+        if self.holds(commitment):  # it came from another one meanwhile
+            return
         await asyncio.to_thread(self.store.put, commitment, data)
         made = submission.made
         event("file taken", version=made.version, slot=made.slot, commitment=commitment, node=made.node,
