@@ -61,6 +61,28 @@ contract ReportFreezeTest is NetworkFixture {
         _report(f, signature);
     }
 
+    function test_RevertsOnASignatureOfAnotherLength() public {
+        IRunCoordinator.Fault memory f = faultOf(commitment, 5, 8);
+        bytes memory whole = signFault(validatorKeys[0], f);
+        VM.expectRevert(IRunCoordinator.InvalidSignature.selector);
+        _report(f, bytes.concat(whole, hex"00"));
+        VM.expectRevert(IRunCoordinator.InvalidSignature.selector);
+        _report(f, "");
+    }
+
+    function test_RevertsOnASignatureForAnotherChainOrContract() public {
+        IRunCoordinator.Fault memory f = faultOf(commitment, 5, 8);
+        bytes memory elsewhere = Signing.sign(
+            validatorKeys[0], address(staking), Signing.fault(f.run, f.commitment, f.leaf, f.check, f.evidence)
+        );
+        VM.expectPartialRevert(IRunCoordinator.NotValidator.selector);
+        _report(f, elsewhere);
+        bytes memory here = signFault(validatorKeys[0], f);
+        VM.chainId(84532);
+        VM.expectPartialRevert(IRunCoordinator.NotValidator.selector);
+        _report(f, here);
+    }
+
     function test_RevertsWhenTheFaultIsNotTheOneSigned() public {
         IRunCoordinator.Fault memory f = faultOf(commitment, 5, 8);
         bytes memory signature = signFault(validatorKeys[0], f);

@@ -75,6 +75,27 @@ contract SettleTest is NetworkFixture {
         coordinator.settle(run, batch, signatures);
     }
 
+    function test_RevertsOnASignatureForAnotherContract() public {
+        bytes32[] memory batch = listOf(submit(0));
+        bytes[] memory signatures = batchSignatures(batch, 3);
+        signatures[0] = Signing.sign(validatorKeys[0], address(staking), Signing.batch(run, batch));
+        VM.expectPartialRevert(IRunCoordinator.NotValidator.selector);
+        coordinator.settle(run, batch, signatures);
+    }
+
+    function test_RevertsOnASignatureOfAnotherLength() public {
+        bytes32[] memory batch = listOf(submit(0));
+        bytes[] memory signatures = batchSignatures(batch, 3);
+        bytes memory whole = signatures[0];
+        bytes[4] memory wrong =
+            [bytes(""), abi.encodePacked(bytes32(whole), bytes32(0)), bytes.concat(whole, hex"00"), new bytes(65)];
+        for (uint256 i = 0; i < wrong.length; ++i) {
+            signatures[0] = wrong[i];
+            VM.expectRevert(IRunCoordinator.InvalidSignature.selector);
+            coordinator.settle(run, batch, signatures);
+        }
+    }
+
     function test_SkipsWhatIsNotDue() public {
         bytes32 commitment = submit(0);
         VM.warp(START + DUE - 1);
