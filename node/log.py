@@ -191,7 +191,9 @@ class _JsonLines(_Lines):
         time = datetime.fromtimestamp(record.created, UTC).isoformat()
         shown = {"time": time, "role": self.role, "level": record.levelname.lower(), "event": record.getMessage()}
         bug = {"traceback": "\n".join(self._traceback(record))} if record.exc_info else {}
-        return json.dumps(shown | getattr(record, "fields", {}) | bug)
+        return json.dumps(
+            shown | getattr(record, "fields", {}) | shown | bug
+        )  # in this order, and no field replaces one
 
 
 def field_text(key: str, value: object) -> str:

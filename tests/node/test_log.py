@@ -5,8 +5,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from node.log import LOGGER, MAX_CHARACTERS, configure, event, warn
+from node.log import LOGGER, MAX_CHARACTERS, complain, configure, event, warn
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +77,60 @@ def test_a_long_text_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_goes_to_the_root_logger_once_configured() -> None:
     configure("worker", json_lines=False)
     assert not LOGGER.propagate and LOGGER.level == logging.INFO
+
+
+def test_people_get_units_where_machines_get_plain_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    fields: dict[str, object] = {
+        "bytes": 269_100_000, "bytes_s": 1_234.0, "seconds": 0.1234, "seconds_left": 75.4, "tokens_s": 1818.963,
+        "pay": 5_078_911 * 10**12, "wei": 5 * 10**16, "skipped": None, "versions": [0, 1], "roots": [b"\xab" * 32],
+    }  # fmt: skip
+    configure("worker", json_lines=False)
+    event("all", **fields)
+    configure("worker", json_lines=True)
+    event("all", **fields)
+
+    people, machine = lines(capsys)
+    assert people[8:] == (
+        " worker     all bytes=269.1 MB bytes_s=1.2 kB/s seconds=0.12 s seconds_left=75 s tokens_s=1,819 pay=5.08 tokens"
+        " wei=0.05 ETH versions=0,1 roots=0xabababab…"
+    )
+    read = json.loads(machine)
+    assert (read["bytes"], read["seconds"], read["seconds_left"]) == (269_100_000, 0.1234, 75.4)
+    assert (read["pay"], read["wei"]) == ("5078911000000000000", "50000000000000000")  # over 2^53: text
+    assert (read["skipped"], read["versions"], read["roots"]) == (None, [0, 1], ["0x" + "ab" * 32])
+
+
+def test_every_line_is_json_even_where_a_figure_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("trainer", json_lines=True)
+    event("step", loss=float("nan"), grad_norm=float("inf"), late=True, limit=2**53 - 1, over=-(2**53))
+
+    read = json.loads(lines(capsys)[0], parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert (read["loss"], read["grad_norm"], read["late"]) == ("nan", "inf", True)
+    assert (read["limit"], read["over"]) == (9007199254740991, "-9007199254740992")
+
+
+def test_the_error_that_ends_a_command_fits_the_lines_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(None, json_lines=False)
+    event("run created", run=3)
+    complain(ValueError("no gas"))
+    configure("worker", json_lines=True)
+    complain(ValueError("no gas"))
+
+    first, second, third = lines(capsys)
+    assert (first, second) == ("run created run=3", "error: no gas")
+    read = json.loads(third)
+    assert (read["level"], read["event"], read["reason"], read["kind"]) == ("error", "error", "no gas", "ValueError")
+
+
+@given(st.dictionaries(st.text(min_size=1), st.none() | st.booleans() | st.integers() | st.floats() | st.text()))
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_logged_stays_one_line_of_json(
+    capsys: pytest.CaptureFixture[str], fields: dict[str, object]
+) -> None:
+    configure("worker", json_lines=True)
+    event("anything", **fields | {"event": "forged", "role": "forged"})
+
+    (line,) = capsys.readouterr().err.splitlines()
+    read = json.loads(line)
+    assert set(read) >= set(fields)
+    assert (read["event"], read["role"]) == ("anything", "worker")
