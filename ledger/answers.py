@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from ledger.parsing import first_problem
 from ledger.translation import BadAnswer
 
 # Ethereum JSON-RPC, "Quantities" and "Unformatted data".
@@ -80,6 +81,4 @@ def checked(method: str, result: object) -> object:
     try:
         return form.dump_python(form.validate_python(result), by_alias=True)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, (method, *first["loc"])))
-        raise BadAnswer(f"{where}: {first['msg']}") from None
+        raise BadAnswer(f"{method}, {first_problem(problem, 'result')}") from None

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from ledger.base import Address
 from ledger.errors import NotDeployed
+from ledger.parsing import first_problem
 
 MAX_FILE_BYTES: Final = 2**16
 MAX_CONFIRMATIONS: Final = 2**16
@@ -81,9 +82,7 @@ def _parse(content: bytes, name: str) -> Deployment:
     try:
         file = _File.model_validate_json(content)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "JSON"
-        raise NotDeployed(f"deployment file {name}: {where}: {first['msg']}") from problem
+        raise NotDeployed(f"deployment file {name}: {first_problem(problem, 'JSON')}") from None
     return Deployment(
         file.chain_id,
         Address(file.token),

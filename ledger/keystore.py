@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from ledger.errors import KeystoreError
+from ledger.parsing import first_problem
 
 BARE_KEY: Final = re.compile(r"(0x)?[0-9a-fA-F]{64}")
 MAX_FILE_BYTES: Final = 64 * 1024
@@ -92,21 +93,17 @@ def parse(data: bytes, name: str) -> Keystore:
     try:
         return Keystore.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
+        problem, where = first_problem(error, "file"), error.errors(include_input=False)[0]["loc"]
     if BARE_KEY.fullmatch(data.strip().decode("ascii", "replace")):
         raise KeystoreError(
             f"wallet {name} holds a bare private key, readable by whoever reads the file: make an encrypted wallet of "
             f"it with `intellect-node wallet import NAME --key-file {name}`, then delete it"
         )
-    if first["type"] == "json_invalid":
+    if problem.startswith("file: Invalid JSON"):
         raise KeystoreError(f"wallet {name} is not JSON: expected an encrypted keystore file, version 3")
-    if "kdfparams" in first["loc"]:
+    if "kdfparams" in where:
         raise KeystoreError(
-            f"wallet {name} asks for a key derivation outside the bounds ({where}: {first['msg']}): not running it; "
+            f"wallet {name} asks for a key derivation outside the bounds ({problem}): not running it; "
             "write the keystore anew with the wallet that made it, with standard parameters"
         )
-    raise KeystoreError(
-        f"wallet {name} is JSON but no encrypted keystore of version 3 ({where or 'file'}: {first['msg']}): "
-        "name another file"
-    )
+    raise KeystoreError(f"wallet {name} is JSON but no encrypted keystore of version 3 ({problem}): name another file")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ledger.base import WHOLE_FILE, Address, Digest, Fault, RunId
 from ledger.errors import InvalidSignature, MalformedMessage
+from ledger.parsing import first_problem
 
 NAME: Final = "intellect-node"  # protocol, "Signed messages"
 VERSION: Final = "1"
@@ -272,9 +273,7 @@ class SignedMessage:
             wire, kind = _KINDS[envelope.kind]
             values = wire.model_validate(envelope.message).model_dump()
         except ValidationError as error:
-            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-            where = ".".join(ascii(str(part)[:40])[1:-1] for part in first["loc"]) or "message"
-            raise MalformedMessage(f"signed message: {where}: {first['msg']}") from None
+            raise MalformedMessage(f"signed message: {first_problem(error, 'message')}") from None
         return cls(envelope.kind, kind(**values), envelope.signature)
 
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from ledger.base import Address, Digest
 from ledger.journal import Attempt, Entry, Journal, JournalError, SlotClaim, Stage
+from ledger.parsing import first_problem
 
 MAX_BYTES: Final = 256 * 2**20  # about 200,000 transactions
 
@@ -71,9 +72,7 @@ def import_journal(journal: Journal, content: str) -> int:
     try:
         file = _File.model_validate_json(content)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise JournalError(f"not an exported journal: {where}: {first['msg']}") from problem
+        raise JournalError(f"not an exported journal: {first_problem(problem, 'file')}") from None
     return journal.add([_read(entry) for entry in file.entries])
 
 

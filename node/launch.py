@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ledger.base import Address, Ledger, RunId
+from ledger.parsing import first_problem
 from node.errors import ConfigError
 from node.log import event
 from node.roles.base_model import model_spec
@@ -42,6 +43,7 @@ BONDS_PER_PAY = 10  # the submission bond is a tenth of what a submission can ea
 SAFETY = 10  # times the penalty from which fraud loses on average; docs/protocol.md, "Penalty"
 LEAST_PAYS = 5  # the penalty is never under this many full pays, whatever is audited; docs/protocol.md, "Penalty"
 DETECTION_POWER = 0.99  # of one audited leaf against a gross fraud; docs/protocol.md, "Penalty"
+MAX_SHOWN = 60  # characters of a value that is refused
 
 WINDOWS: Mapping[str, WindowsSpec] = {
     "local": WindowsSpec(available=6, audit=6, settle_by=120, confirm=20, contest=8, panel=0, grace=15),
@@ -126,9 +128,8 @@ def build_spec(name: str, base: Path, plan: Plan) -> RunSpec:
     try:
         return _spec(preset(name), measured(name), base, plan, _windows(plan.pace))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"the run's {where} cannot be {first['input']!r}: {first['msg']}") from error
+        given = str(error.errors()[0]["input"])[:MAX_SHOWN]
+        raise ConfigError(f"the run cannot have {given!r} as its {first_problem(error, 'specification')}") from error
 
 
 def _spec(chosen: Preset, figures: dict[str, Any], base: Path, plan: Plan, windows: WindowsSpec) -> RunSpec:

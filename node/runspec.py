@@ -10,6 +10,7 @@ import rfc8785
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from ledger.base import Digest
+from ledger.parsing import first_problem
 from node.errors import Malformed
 
 MAX_SPEC_BYTES = 64 * 1024
@@ -182,7 +183,7 @@ class RunSpec(_Frozen):
         try:
             spec = cls.model_validate_json(data)
         except ValidationError as error:
-            raise Malformed(f"run spec: {error}") from error
+            raise Malformed(f"run spec: {first_problem(error, 'JSON')}") from None
         try:
             canonical = spec.encode()
         except rfc8785.CanonicalizationError as error:  # a number that JSON has and RFC 8785 has not

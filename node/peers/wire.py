@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from ledger.base import Digest, RunId
 from ledger.errors import LedgerError
 from ledger.messages import MAX_JSON_INTEGER, SignedMessage
+from ledger.parsing import first_problem
 from node.errors import Malformed
 
 MAX_BATCH = 64  # entries of one `settle`; protocol, "Contract surface"
@@ -135,6 +136,4 @@ def _parse(kind: type[Body], data: bytes) -> Body:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        where = ".".join(ascii(str(part)[:40])[1:-1] for part in first["loc"]) or "body"
-        raise Malformed(f"{kind.__name__.strip('_')}: {where}: {first['msg']}") from None
+        raise Malformed(f"{kind.__name__.strip('_')}: {first_problem(error, 'body')}") from None

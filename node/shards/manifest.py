@@ -13,6 +13,7 @@ from blake3 import blake3
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ledger.base import Digest
+from ledger.parsing import first_problem
 from node.errors import Malformed, StoreError
 from node.runspec import Hex32
 from node.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
@@ -215,8 +216,7 @@ class _Manifest(_Wire):
 
 
 def _malformed(error: ValidationError) -> Malformed:
-    first = error.errors(include_input=False)[0]
-    return Malformed(f"manifest: {first['msg']} at {str(first['loc'])[:200]}")
+    return Malformed(f"manifest: {first_problem(error, 'JSON')}")
 
 
 def _require_consistent(manifest: Manifest) -> None:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
+from ledger.parsing import first_problem
 from node.errors import ConfigError, SpecMismatch
 from node.tasks.base import Task, Tokenizer
 
@@ -45,9 +46,7 @@ class Environment(Generic[S]):
         try:
             return self.settings.model_validate(dict(config))
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "all of it"
-            raise SpecMismatch(f"config, {field}: {first['msg']}") from error
+            raise SpecMismatch(f"config, {first_problem(error, 'all of it')}") from error
 
 
 def read_settings(words: Sequence[str]) -> dict[str, Setting]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from ledger.parsing import first_problem
 from node.errors import ConfigError, SpecMismatch
 from node.runspec import TaskSpec
 from node.tasks.arithmetic import ARITHMETIC
@@ -105,7 +106,8 @@ def describe(name: str, config: Mapping[str, Setting], tokenizer: Tokenizer, max
         raise ConfigError(f"task {name}: {error}") from error
     except ValidationError as error:
         raise ConfigError(
-            f"task {name}: {len(numbered.items)} prompts of at most {max_prompt_tokens} tokens: {error}"
+            f"task {name}: {len(numbered.items)} prompts of at most {max_prompt_tokens} tokens: "
+            f"{first_problem(error, 'task')}"
         ) from error
 
 

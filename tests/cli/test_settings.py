@@ -156,10 +156,10 @@ CREATE = ("run", "create", "--model", "tiny", "--pace", "local")
 MISTAKES = {
     "quorum": (("--quorum", "2"), "a quorum of 2 cannot be: of 1 validators"),
     "twice": (("--validator", "TRAINER", "--validator", "TRAINER"), "each named once"),
-    "share": (("--max-provider-share", "0"), "max_provider_share cannot be 0.0"),
-    "share-nan": (("--max-provider-share", "nan"), "max_provider_share cannot be nan"),
-    "leaves": (("--audit-leaves", BIG), "leaves cannot be"),
-    "name": (("--name", "x" * 5000), "name cannot be"),
+    "share": (("--max-provider-share", "0"), "the run cannot have '0.0' as its max_provider_share: "),
+    "share-nan": (("--max-provider-share", "nan"), "cannot have 'nan' as its max_provider_share"),
+    "leaves": (("--audit-leaves", BIG), "as its leaves: "),
+    "name": (("--name", "x" * 5000), "as its name: String should match"),
     "nobody": (("--trainer", "0x" + "00" * 20), "nobody has that key"),
 }
 
@@ -240,7 +240,8 @@ def test_a_home_that_is_a_file_is_said_before_anything_is_sent(chain: Chain, tmp
     role = ("--run", "1", "--host", "127.0.0.1")
     for words in (("faucet",), ("relay", *role), ("join", *role), ("rewards", "claim")):
         wallet = tmp_path / f"{words[0]}.json"
-        shutil.copyfile(chain.wallets["worker"], wallet)  # `join` makes the node's key beside it
+        shutil.copyfile(chain.wallets["worker"], wallet)
+        shutil.copyfile(chain.wallets["relay"], wallet.with_suffix(".node.json"))  # making one takes seconds
         answer = command(*words, "--wallet", wallet, *chain.at(), home=home)
         assert answer.code == 2
         assert answer.said.startswith(f"error: folder {home} cannot be written to (")
