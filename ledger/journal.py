@@ -113,7 +113,9 @@ class Journal:
             raise JournalError(_explained(self._name, problem)) from problem
 
     def close(self) -> None:
-        self._database.close()
+        """Waits for what another thread is writing: to close the database under it would crash the process."""
+        with self._lock:
+            self._database.close()
 
     def intend(
         self,

@@ -224,6 +224,7 @@ async def claim_rewards(provider: Ledger) -> int:
 
     Raises: Unreachable, Unconfirmed.
     """
+    await provider.finish_earlier()  # perhaps a claim
     amount = await provider.rewards(provider.account)
     if not amount:
         return 0

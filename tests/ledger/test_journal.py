@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,37 @@ def test_a_commit_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     settings_ = [journal._database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     journal.close()
     assert settings_ == ["wal", 2]  # 2 is FULL: https://sqlite.org/pragma.html#pragma_synchronous
+
+
+CLOSED_WHILE_WRITING = """
+import sys
+import threading
+from pathlib import Path
+
+from ledger.base import Address
+from ledger.journal import Journal, JournalError
+
+def write(journal):
+    try:
+        while True:
+            journal.intend("1", Address("0x" + "00" * 20), "x", None, b"", 0, None)
+    except JournalError:
+        pass
+
+for number in range(30):
+    journal = Journal(Path(sys.argv[1]) / str(number))
+    threads = [threading.Thread(target=write, args=(journal,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    journal.close()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_closing_a_journal_that_another_thread_writes_does_not_crash_the_process(tmp_path: Path) -> None:
+    child = subprocess.run([sys.executable, "-c", CLOSED_WHILE_WRITING, str(tmp_path)], check=False)
+    assert child.returncode == 0
 
 
 def test_only_what_was_sent_and_has_no_end_is_unfinished() -> None:

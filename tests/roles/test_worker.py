@@ -271,6 +271,9 @@ async def test_a_claim_that_another_node_of_the_wallet_was_faster_with_is_no_err
     class Stale:
         account = Address(key(100).address)
 
+        async def finish_earlier(self) -> None:
+            """Nothing was."""
+
         async def rewards(self, _: Address) -> int:
             return 5
 
