@@ -8,8 +8,10 @@ MODEL ?= smollm2
 CHEAT ?= other-model
 STEPS ?= 10
 SEEDS ?= 3
+KILLS ?= 200
+SEED ?= 1
 
-.PHONY: help demo test test-contracts test-python test-slow lint format calibrate learning docs setup prerequisites clean
+.PHONY: help demo test test-contracts test-python test-slow lint format calibrate learning chaos docs setup prerequisites clean
 
 help:
 	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= CHEAT= STEPS=)"
@@ -19,6 +21,7 @@ help:
 	@echo "make test-slow  the suites that take minutes: honest seeds with the real model, whole networks"
 	@echo "make calibrate  measure a preset's thresholds again (MODEL=)"
 	@echo "make learning   play whole networks, show that they learn, and draw the curves (MODEL= SEEDS=)"
+	@echo "make chaos   kill a network's processes at random, and count what was doubled or lost (KILLS= SEED=)"
 	@echo "make docs    regenerate the pages that are generated"
 	@echo "make clean   delete what setting up and building made"
 
@@ -56,6 +59,9 @@ calibrate: setup
 
 learning: setup
 	$(BIN)/python benchmarks/learning.py --model $(MODEL) --seeds $(SEEDS)
+
+chaos: setup
+	$(BIN)/python benchmarks/chaos.py --kills $(KILLS) --seed $(SEED)
 
 docs: setup
 	$(BIN)/python docs/generate.py

@@ -1,0 +1,69 @@
+"""What a dead process left on its disk, read as anybody could read it."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledger.journal import Entry, Journal
+from node.training.batch import GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """`files` are whole rollout files and `signed` journalled submissions, both by commitment; `said` are signatures
+    about submissions; `step` is that of the newest whole training state. `died`: whether `name` was killed at all."""
+
+    died: bool
+    log: str
+    name: str
+    files: frozenset[str] = frozenset()
+    signed: frozenset[str] = frozenset()
+    said: frozenset[str] = frozenset()
+    step: int = 0
+    at: float = field(default_factory=time.monotonic)
+
+
+def remains_of(home: Path, died: bool, log: str, name: str) -> Remains:
+    """Of the one process that used `home`. It must not run."""
+    signed = (entry.claim.commitment.hex() for entry in entries(home) if entry.claim)
+    step = max(map(_version, _states(home)), default=0)
+    return Remains(died, log, name, files(home), frozenset(signed), said(home), step)
+
+
+def entries(home: Path) -> list[Entry]:
+    """Everything that was ever signed with a key of `home`."""
+    found = []
+    for path in sorted((home / "journals").glob("*.sqlite")):
+        journal = Journal(path)
+        found += journal.signed()
+        journal.close()
+    return found
+
+
+def files(home: Path) -> frozenset[str]:
+    return frozenset(path.stem for path in home.glob("runs/*/*/rollouts/*.rollouts"))
+
+
+def said(home: Path) -> frozenset[str]:
+    """Signatures, the node's own and others', that are in its cases."""
+    rows = [row for path in home.glob("runs/*/*/cases/*.json") for row in json.loads(path.read_text())]
+    return frozenset(row["signature"] for row in rows)
+
+
+def consumed(home: Path, version: int) -> frozenset[GroupId]:
+    """The groups that had been used up when the state of `version` was written."""
+    (state, *_) = [facts for facts in _states(home) if facts["version"] == version]
+    return frozenset(GroupId(bytes.fromhex(row["commitment"]), row["group"]) for row in state["consumed"])
+
+
+def _states(home: Path) -> Iterator[dict]:
+    for path in sorted(home.glob("runs/*/*/training/states/state-*/state.json")):
+        if re.fullmatch("state-[0-9]+", path.parent.name):
+            yield json.loads(path.read_text())
+
+
+def _version(state: dict) -> int:
+    return int(state["version"])
