@@ -57,6 +57,16 @@ class Selection:
             return None
         return self._rng.choices(usable, [self.weight(each) for each in usable])[0]
 
+    def try_one(self, sources: Sequence[str]) -> str | None:
+        """As `choose`; while none of the usable is proven, every second time the one that stands first.
+
+        Those that stand first are hardest to pose as: however many come behind them, one of them is asked soon.
+        """
+        usable = self.usable(sources)
+        if usable and not any(self.proven(each) for each in usable) and self._rng.random() < 0.5:
+            return usable[0]
+        return self.choose(usable)
+
     def proven(self, source: str) -> bool:
         """Whether it has sent a chunk, and has not failed since."""
         record = self._record(source)

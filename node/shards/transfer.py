@@ -198,8 +198,8 @@ class Transfer:
         sources = self._bounded(sources, busy)
         holders = [each for each in sources if _has(self._bitmaps.get(each, b""), wanted.number)]
         if holders:
-            return self._selection.choose(holders), 0
-        return self._selection.choose(sources), self._pace.brief_wait_seconds
+            return self._selection.try_one(holders), 0
+        return self._selection.try_one(sources), self._pace.brief_wait_seconds
 
     def _bounded(self, sources: list[str], busy: set[str]) -> list[str]:
         """The proven ones of `sources`, and unproven ones as far as they may be asked now."""
