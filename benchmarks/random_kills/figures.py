@@ -72,8 +72,8 @@ def _judge(figures: Figures) -> None:
         for what in ("open", "voided", "slashed", "doubled", "lost", "unpaid"):
             figures.require(not row[what], f"{row['node']}: {what} {row[what]}")
     figures.require(sum(row["settled"] for row in figures.workers) > 0, "nothing was paid at all")
-    for what in ("repeated", "skipped"):
-        figures.require(not figures.training[what], f"training steps {what}: {figures.training[what]}")
+    for what in ("groups used twice", "steps repeated or skipped"):
+        figures.require(not figures.training[what], f"training: {what} {figures.training[what]}")
     figures.require(figures.training["steps"] > 0, "no step was made")
     for row in figures.roles:
         figures.require(not row["forgotten"], f"{row['role']}: {row['forgotten']} transactions neither mined nor lost")
@@ -205,19 +205,18 @@ def _committed_later(outcome: Outcome, node: Address, version: Version) -> bool:
 
 
 def _training(outcome: Outcome) -> Row:
-    """The trainer's last state against the chain: each step takes four groups, and none is taken twice."""
+    """The trainer's state of the last published step: each step takes so many groups, and none is taken twice."""
     (trainer,) = outcome.players("trainer")
     steps = len(outcome.record.checkpoints) - 1
-    states = sorted(_states(trainer.home), key=lambda state: state["version"])
-    last = states[-1] if states else {"version": 0, "consumed": []}
     per_step = BATCH // outcome.spec.slot.group_size
+    used = {state["version"]: len(state["consumed"]) for state in _states(trainer.home)}
     return {
         "steps": steps,
-        "step on disk": last["version"],
-        "groups used": len(last["consumed"]),
-        "repeated": steps * per_step - len(last["consumed"]),
-        "skipped": abs(steps - last["version"]),
-        "weights unlike another's": len({c.manifest_root for c in outcome.record.checkpoints}),
+        "made as the run ended": max(0, max(used, default=0) - steps),
+        "distinct weights": len({checkpoint.manifest_root for checkpoint in outcome.record.checkpoints}),
+        "groups used": used.get(steps, 0),
+        "groups used twice": steps * per_step - used.get(steps, 0),
+        "steps repeated or skipped": int(max(used, default=0) - steps not in {0, 1}),
     }
 
 
