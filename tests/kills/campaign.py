@@ -60,7 +60,6 @@ class Campaign:
     first_step: frozenset[GroupId] = frozenset()  # the groups that made version 1
     codes: dict[str, int | None] = field(default_factory=dict)  # how everybody left in the end
     status: dict[str, Any] = field(default_factory=dict)  # what `status --json` says to the worker in the end
-    seconds: float = 0.0
 
     def __getitem__(self, name: str) -> Player:
         return self.cast.players[name]
@@ -105,7 +104,6 @@ class Campaign:
             armed.with_suffix(".new").replace(armed)
             await self.start(*players)
             self.remains[point] = await self._death(players)
-            print(f"{time.monotonic() - self.seconds:6.1f} {self.remains[point].died} {point.name}", flush=True)
             armed.unlink(missing_ok=True)
 
     async def _death(self, players: Sequence[Player]) -> Remains:
@@ -148,7 +146,6 @@ class Campaign:
 
     async def conduct(self) -> None:
         """Every kill of the table, then the run's end; afterwards every process is gone."""
-        self.seconds = started = time.monotonic()
         async with session(allow_private=True) as http:
             clock = asyncio.create_task(self.move_on(PeerClient(http)))
             try:
@@ -164,7 +161,6 @@ class Campaign:
         await self.record.sync(self.ledger)
         words = ("status", "--run", str(self.run), "--wallet", "worker", "--json")
         self.status = json.loads(await self.cast.call(self["worker"], *words, signing=False))
-        self.seconds = time.monotonic() - started
 
     async def _kill_workers(self) -> None:
         await self.go_through(WORKER, self["worker"])

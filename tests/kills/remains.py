@@ -2,9 +2,8 @@
 
 import json
 import re
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.journal import Entry, Journal
@@ -23,7 +22,6 @@ class Remains:
     signed: frozenset[str] = frozenset()
     said: frozenset[str] = frozenset()
     step: int = 0
-    at: float = field(default_factory=time.monotonic)
 
 
 def remains_of(home: Path, died: bool, log: str, name: str) -> Remains:
@@ -49,14 +47,24 @@ def files(home: Path) -> frozenset[str]:
 
 def said(home: Path) -> frozenset[str]:
     """Signatures, the node's own and others', that are in its cases."""
-    rows = [row for path in home.glob("runs/*/*/cases/*.json") for row in json.loads(path.read_text())]
-    return frozenset(row["signature"] for row in rows)
+    return frozenset(row["signature"] for row in _statements(home))
+
+
+def findings(home: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Digests of the evidence that lies there, and of that which a `Fault` names."""
+    lying = frozenset(path.stem for path in home.glob("runs/*/*/evidence/*.json"))
+    named = (row["message"]["evidence"] for row in _statements(home) if row["kind"] == "Fault")
+    return lying, frozenset(digest.removeprefix("0x") for digest in named)
 
 
 def consumed(home: Path, version: int) -> frozenset[GroupId]:
     """The groups that had been used up when the state of `version` was written."""
     (state, *_) = [facts for facts in _states(home) if facts["version"] == version]
     return frozenset(GroupId(bytes.fromhex(row["commitment"]), row["group"]) for row in state["consumed"])
+
+
+def _statements(home: Path) -> list[dict]:
+    return [row for path in home.glob("runs/*/*/cases/*.json") for row in json.loads(path.read_text())]
 
 
 def _states(home: Path) -> Iterator[dict]:

@@ -21,7 +21,7 @@ from node.training.hyper import SMOLLM2
 from node.training.step import Learner
 from tests.kills.campaign import LEARNING_RATE, STEPS, Campaign, survived
 from tests.kills.points import ALL, Point
-from tests.kills.remains import consumed, entries, files, said
+from tests.kills.remains import consumed, entries, files, findings, said
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -97,6 +97,14 @@ def test_fraud_is_slashed_whoever_was_killed_meanwhile(campaign: Campaign) -> No
 
     assert states[State.SLASHED] > 0
     assert states[State.SETTLED] == 0
+
+
+@pytest.mark.parametrize("name", ["validator-1", "validator-2"])
+def test_no_finding_is_written_down_twice(campaign: Campaign, name: str) -> None:
+    lying, named = findings(campaign[name].home)
+
+    assert lying
+    assert lying <= named
 
 
 def test_training_ends_with_the_weights_of_an_undisturbed_run(campaign: Campaign, tmp_path: Path) -> None:
