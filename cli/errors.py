@@ -37,10 +37,27 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 def exit_code(error: Exception) -> int:
     """2 where the user must change something, 75 where trying again can help, else 1."""
     from ledger.devnet import DevnetError
-    from ledger.errors import InvalidEndpoint, KeystoreError, NotDeployed, Unconfirmed, Unreachable, WrongChain
+    from ledger.errors import (
+        InvalidEndpoint,
+        KeystoreError,
+        NotDeployed,
+        Unconfirmed,
+        UnknownRun,
+        Unreachable,
+        WrongChain,
+    )
     from node.errors import ConfigError, NotFound, SpecMismatch
 
-    users = (ConfigError, SpecMismatch, KeystoreError, InvalidEndpoint, WrongChain, NotDeployed, DevnetError)
+    users = (
+        ConfigError,
+        SpecMismatch,
+        KeystoreError,
+        InvalidEndpoint,
+        WrongChain,
+        NotDeployed,
+        UnknownRun,
+        DevnetError,
+    )
     if isinstance(error, users):
         return USAGE
     if isinstance(error, (Unreachable, Unconfirmed, NotFound)):

@@ -15,7 +15,7 @@ LedgerError
 `-- Reverted       the contract said no: retrying the same call cannot help
     |-- SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted
     |-- RunIsEnded, NodeNotAuthorized, NodeTaken, InsufficientStake, PotTooSmall
-    |-- NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer
+    |-- UnknownRun, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer
     `-- InsufficientNativeBalance   the account cannot pay value and gas
 """
 
@@ -124,6 +124,13 @@ class NotTrainer(Reverted):
     """The caller is not the run's trainer."""
 
 
+class UnknownRun(Reverted):
+    """The contract has no run of that number."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: there is no run {self.values.get('run')} on this chain: correct the number"
+
+
 class InsufficientNativeBalance(Reverted):
     """An account holds less of the chain's own coin than value and gas may cost; `values` in wei."""
 
@@ -138,7 +145,7 @@ NAMED: dict[str, type[Reverted]] = {
     kind.__name__: kind
     for kind in (
         SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted, RunIsEnded, NodeNotAuthorized,
-        NodeTaken, InsufficientStake, PotTooSmall, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer,
+        UnknownRun, NodeTaken, InsufficientStake, PotTooSmall, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer,
         InsufficientNativeBalance,
     )
 }  # fmt: skip

@@ -1,0 +1,135 @@
+"""Stake and pots taken back by the command line, on a real chain."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ledger.base import TOKEN_UNIT, RunId
+from ledger.deployment import Deployment
+from ledger.evm import EvmLedger
+from ledger.keys import create, node_key_path, unlock
+from node.launch import create_run
+from node.roles.registration import Registration
+from tests.cli.command import PASSWORD, Answer, command
+from tests.cli.conftest import UNBONDING_SECONDS, Chain
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def owned(chain: Chain) -> RunId:
+    """A run of the owner's with 10 tokens in its pot."""
+    ledger = await opened(chain, 0)
+    validators = [chain.address("validator")]
+    run = await create_run(ledger, chain.spec, chain.address("trainer"), validators, 1, [], 10 * TOKEN_UNIT)
+    await ledger.close()
+    return run
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def staked(chain: Chain) -> int:
+    """Base units that back the worker's node in the run: (penalty + bond) of the one submission that may be open."""
+    create(node_key_path(chain.wallets["worker"]), PASSWORD, iterations=1)
+    node = unlock(node_key_path(chain.wallets["worker"]), PASSWORD)
+    ledger = await opened(chain, 3)
+    await Registration(ledger, node, await ledger.run(chain.run)).ensure()
+    await ledger.close()
+    return int(chain.spec.economics.penalty) + int(chain.spec.economics.submission_bond)
+
+
+async def opened(chain: Chain, number: int) -> EvmLedger:
+    contracts = Deployment.load(chain.contracts)
+    return await EvmLedger.connect([chain.anvil.rpc_url], contracts, chain.anvil.accounts[number], None)
+
+
+def asked(chain: Chain, role: str, home: Path, *words: str) -> Answer:
+    return command(*words, "--wallet", chain.wallets[role], *chain.at(), "--json", home=home)
+
+
+def told(answer: Answer) -> dict[str, Any]:
+    assert answer.code == 0, answer.err
+    found: dict[str, Any] = json.loads(answer.out)
+    return found
+
+
+async def passed(chain: Chain, seconds: int) -> None:
+    await chain.anvil.advance(seconds)
+
+
+def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> None:
+    def do(*words: str) -> dict[str, Any]:
+        return told(asked(chain, "validator", tmp_path, *words))
+
+    do("faucet", "--amount", "5")
+    added = do("stake", "add", "3")
+    unbonding = do("stake", "unbond", "--amount", str(TOKEN_UNIT))
+    early = do("stake", "withdraw")
+    between = do("stake", "show")
+    asyncio.run(passed(chain, UNBONDING_SECONDS))
+    late = do("stake", "withdraw")
+    rest = do("stake", "unbond")
+    after = do("stake", "show")
+
+    assert added == {"staked": str(3 * TOKEN_UNIT), "free": str(3 * TOKEN_UNIT)}
+    assert unbonding["unbonding"] == str(TOKEN_UNIT)
+    assert early == {"withdrawn": "0", "still_unbonding": str(TOKEN_UNIT)}
+    assert between == {
+        "provider": chain.address("validator"), "tokens": str(2 * TOKEN_UNIT), "free": str(2 * TOKEN_UNIT),
+        "unbonding": str(TOKEN_UNIT), "ready_to_withdraw": "0", "unbonding_seconds": UNBONDING_SECONDS,
+    }  # fmt: skip
+    assert late == {"withdrawn": str(TOKEN_UNIT), "still_unbonding": "0"}
+    assert rest["unbonding"] == str(2 * TOKEN_UNIT)
+    assert (after["tokens"], after["free"], after["unbonding"]) == (str(3 * TOKEN_UNIT), "0", str(2 * TOKEN_UNIT))
+
+
+def test_stake_that_backs_a_node_is_shown_and_taken_back_by_the_run(chain: Chain, staked: int, tmp_path: Path) -> None:
+    run = ("--run", str(chain.run))
+    before = told(asked(chain, "worker", tmp_path, "stake", "show", *run))
+    told(asked(chain, "worker", tmp_path, "stake", "unbond", *run))
+    after = told(asked(chain, "worker", tmp_path, "stake", "show", *run))
+
+    assert (before["run"], before["allocated"], before["locked"]) == (chain.run, str(staked), "0")
+    assert (after["allocated"], after["unbonding"]) == ("0", str(staked))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [(("add", "1000"), "base units of the stake token, not 1000"),
+     (("unbond",), "0 base units cannot be unbonded: 0 are"),
+     (("unbond", "--amount", "7"), "7 base units cannot be unbonded: 0 are"),
+     (("unbond", "--run", "1"), "relay.node.json does not exist")],
+)  # fmt: skip
+def test_stake_that_is_not_there_is_said(chain: Chain, tmp_path: Path, what: tuple[str, ...], said: str) -> None:
+    answer = asked(chain, "relay", tmp_path, "stake", *what)
+
+    assert answer.code == 2
+    assert said in answer.said
+
+
+def test_a_run_is_ended_and_its_pot_taken_back_by_its_owner_alone(chain: Chain, owned: RunId, tmp_path: Path) -> None:
+    run = ("--run", str(owned))
+    stranger = asked(chain, "worker", tmp_path, "run", "end", *run)
+    early = asked(chain, "owner", tmp_path, "run", "withdraw", *run)
+    ended = told(asked(chain, "owner", tmp_path, "run", "end", *run))
+    twice = asked(chain, "owner", tmp_path, "run", "end", *run)
+    asyncio.run(passed(chain, chain.spec.windows.grace + 1))
+    another = asked(chain, "worker", tmp_path, "run", "withdraw", *run)
+    taken = told(asked(chain, "owner", tmp_path, "run", "withdraw", *run))
+    shown = told(command("run", "show", *run, *chain.at(), "--json", home=tmp_path))
+
+    assert stranger.code == 1 and "NotOwner(caller=" in stranger.said
+    assert early.code == 2 and "it has not ended (`run end`)" in early.said
+    assert ended["run"] == owned
+    assert twice.code == 1 and f"RunIsEnded(run={owned})" in twice.said
+    assert another.code == 2 and "only its owner takes the pot back" in another.said
+    assert taken == {"run": owned, "withdrawn": str(10 * TOKEN_UNIT)}
+    assert (shown["ended"], shown["pot"]) == (True, "0")
+
+
+def test_a_run_that_there_is_not_is_not_ended(chain: Chain, tmp_path: Path) -> None:
+    for what in (("end",), ("withdraw",), ("approve", chain.address("relay"))):
+        answer = asked(chain, "owner", tmp_path, "run", *what, "--run", "999")
+        assert answer.code == 2
+        assert answer.said == "error: UnknownRun: there is no run 999 on this chain: correct the number"
