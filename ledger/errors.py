@@ -145,8 +145,8 @@ NAMED: dict[str, type[Reverted]] = {
     kind.__name__: kind
     for kind in (
         SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted, RunIsEnded, NodeNotAuthorized,
-        UnknownRun, NodeTaken, InsufficientStake, PotTooSmall, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer,
-        InsufficientNativeBalance,
+        NodeTaken, InsufficientStake, PotTooSmall, NothingToClaim, CheckpointTooSoon, VersionMismatch, NotTrainer,
+        UnknownRun, InsufficientNativeBalance,
     )
 }  # fmt: skip
 
