@@ -20,6 +20,7 @@ from node.engines.base import Engine, Policy
 from node.errors import ConfigError, NodeError, NotFound, SpecMismatch
 from node.files import locked
 from node.log import LOGGER, event, warn
+from node.model_thread import on_model_thread
 from node.peers.client import PeerClient
 from node.peers.server import Mailbox
 from node.peers.server import add_routes as add_peer_routes
@@ -304,7 +305,7 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
         await asyncio.to_thread(require_base, member, training.base)
         tasks = await prepared_tasks(member, training.base)
         with Progress("loading the model", "", member.clock) as progress:
-            learner = await asyncio.to_thread(resumed_learner, member, training)
+            learner = await on_model_thread(resumed_learner, member, training)
         event("model loaded", step=learner.version, seconds=progress.seconds)
         intake = Intake(member, RolloutStore(member.state.rollouts))
         async with served(member, FileMailbox(intake, takes=True)):

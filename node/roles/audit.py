@@ -13,6 +13,7 @@ from node.checks.evidence import Evidence, Versions, gather
 from node.engines.base import Engine
 from node.errors import EngineError, Malformed, NotFound, SpecMismatch
 from node.log import event
+from node.model_thread import on_model_thread
 from node.progress import Progress
 from node.record import Submission
 from node.roles.intake import Intake
@@ -157,7 +158,7 @@ class Auditor:
         which: dict[str, Any] = {"version": made.version, "slot": made.slot, "commitment": made.commitment}
         try:
             with Progress("auditing", "rollouts", self.member.clock, **which) as progress:
-                replays = await asyncio.to_thread(self.engine.replay, subject.seed, rows, progress)
+                replays = await on_model_thread(self.engine.replay, subject.seed, rows, progress)
         except EngineError:
             self.loaded = None  # a fresh start for the next submission
             raise
@@ -190,7 +191,7 @@ class Auditor:
         folder = await self.member.weights(version)
         self.loaded = None
         with Progress("loading weights", "", self.member.clock, version=version) as progress:
-            await asyncio.to_thread(self.engine.load, folder)
+            await on_model_thread(self.engine.load, folder)
         self.loaded = version
         event("weights loaded", version=version, seconds=progress.seconds, engine=self.engine.name)
 

@@ -11,6 +11,7 @@ from node.checks.subject import Claim
 from node.engines.base import Engine
 from node.errors import EngineError, Malformed
 from node.log import event, warn
+from node.model_thread import on_model_thread
 from node.progress import Progress
 from node.roles.frauds import Honest, Workmanship
 from node.roles.intake import Intake
@@ -120,7 +121,7 @@ class Maker:
         which: dict[str, Any] = {"version": assignment.version, "slot": assignment.slot}
         event("slot begun", **which, prompts=len(prompts), rollouts=self.member.spec.slot.rows)
         with Progress("generating", "tokens", self.member.clock, **which) as progress:
-            samples = await asyncio.to_thread(self.engine.generate, assignment.seed, prompts, progress)
+            samples = await on_model_thread(self.engine.generate, assignment.seed, prompts, progress)
         rollouts = self._rollouts(assignment, self.work.samples(samples))
         tokens = sum(len(rollout.output_ids) for rollout in rollouts)
         mean = sum(rollout.reward for rollout in rollouts) / len(rollouts)
@@ -134,7 +135,7 @@ class Maker:
         weights = await asyncio.to_thread(self.work.weights, folder)
         self.loaded = None
         with Progress("loading weights", "", self.member.clock, version=version) as progress:
-            await asyncio.to_thread(self.engine.load, weights)
+            await on_model_thread(self.engine.load, weights)
         self.loaded = version
         event("weights loaded", version=version, seconds=progress.seconds, engine=self.engine.name)
 

@@ -20,6 +20,7 @@ from ledger.errors import (
 )
 from node.errors import ConfigError, Malformed, NotFound
 from node.log import event, warn
+from node.model_thread import on_model_thread
 from node.progress import Progress
 from node.roles.accepting import AcceptedGroups
 from node.roles.directory import url_of
@@ -94,7 +95,7 @@ class Trainer:
         if not self._is_full(sum(len(group.rollouts) for group in batch)):
             return False
         with Progress("training", "tokens", self.member.clock, step=self._next) as progress:
-            report = await asyncio.to_thread(self.learner.step, batch, progress)
+            report = await on_model_thread(self.learner.step, batch, progress)
         self._log(report, batch, progress)
         await self._publish_step()
         await self.member.evict()
@@ -117,8 +118,8 @@ class Trainer:
     async def _publish_step(self) -> None:
         """Writes weights and state of the step that was made, then publishes."""
         folder = self.member.state.training / "export"
-        await asyncio.to_thread(self.learner.export, folder)
-        await asyncio.to_thread(self.learner.save_state, self.member.state.training / "states")
+        await on_model_thread(self.learner.export, folder)
+        await on_model_thread(self.learner.save_state, self.member.state.training / "states")
         await self._publish(self.learner.version, folder)
 
     async def _publish(self, version: Version, folder: Path) -> None:
