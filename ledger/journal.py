@@ -220,7 +220,10 @@ class Journal:
 def _explained(name: str, problem: sqlite3.Error | OSError) -> str:
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF  # the rest of it only says where
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        advice = "its disk is full or failing. Nothing was signed. Make room, then run this again: it goes on"
+        advice = (
+            "its disk is full or failing, and nothing is signed that is not written down. Make room, then run this "
+            "again: it goes on from there"
+        )
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or not code:
         advice = "it cannot be opened for writing. Correct the owner or mode of it and of its folder"
     elif code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):

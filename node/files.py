@@ -15,14 +15,16 @@ FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def disk_refused(what: Path | str, error: OSError) -> StoreError:
-    """What the operating system said about the file or folder `what`, with what to do where that is known."""
+    """What the operating system said about `what`, with what to do where that is known."""
     said = error.strerror or str(error)
     if error.errno in FULL:
         limit = "this process may not write a file so large" if error.errno == errno.EFBIG else "the disk is full"
-        advice = f"{limit}. Make room (`intellect-node paths` and `purge` help), then run this again: it goes on"
-        return StoreError(f"{what} cannot be written ({said}): {advice}")
+        return StoreError(
+            f"{what}: {said}: {limit}. Make room (`intellect-node paths` names the folders), then run this again: it "
+            "goes on from there"
+        )
     if error.errno in FORBIDDEN:
-        return StoreError(f"{what} cannot be used ({said}): correct its owner or mode, or name another --home")
+        return StoreError(f"{what}: {said}: correct the owner or mode of it and its folder, or name another --home")
     return StoreError(f"{what}: {said}")
 
 

@@ -1,0 +1,104 @@
+"""Roles and commands on a full disk: what is full, what to do, and the same command goes on afterwards."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from eth_utils.crypto import keccak
+
+from ledger.base import Submitted
+from tests.cli.command import command
+from tests.cli.conftest import Chain
+from tests.cli.stage import staged
+from tests.ledger.rpc_proxy import RpcProxy
+from tests.node.small_disk import PAGE, Disk, small_disk
+
+SLOTS = "0x" + keccak(text="slots(uint256,uint64,address)")[:4].hex()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    with small_disk(tmp_path / "disk") as made:
+        yield made
+
+
+@pytest.mark.parametrize("left", [0, 3 * PAGE])
+def test_nothing_is_sent_that_the_journal_has_no_room_for(chain: Chain, disk: Disk, left: int) -> None:
+    words = ("--wallet", chain.wallets["relay"], *chain.at(), "--json")
+
+    def tokens() -> int:
+        return int(json.loads(command("stake", "show", *words, home=disk.folder).out)["tokens"])
+
+    before = tokens()
+    disk.fill(leave=left)
+    full = command("faucet", "--amount", "2", *words, home=disk.folder)
+    between = tokens()
+    disk.make_room()
+    again = command("faucet", "--amount", "2", *words, home=disk.folder)
+
+    assert full.code == 1
+    assert str(disk.folder) in full.said and "disk is full" in full.said and "Make room" in full.said
+    assert again.code == 0
+    assert (between - before, tokens() - before) == (0, 2 * 10**18)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_worker_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Disk) -> None:
+    """First without room for the weights, then without room for the rollouts."""
+    room = asyncio.Event()
+
+    async def hold(request: dict[str, Any]) -> web.Response | None:
+        if request["method"] == "eth_call" and request["params"][0]["data"].startswith(SLOTS):
+            await room.wait()  # the worker asks this when it is about to generate
+        return None
+
+    async with staged(tmp_path) as stage, RpcProxy(stage.rpc_url, hold) as proxy:
+        trainer = stage.role("train", 1, "--model", "tiny")
+        await trainer.logs("published", "version=0")
+        wallet = stage.wallet("join", 4)
+
+        disk.fill(leave=1_000_000)
+        full = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
+        assert await full.end() == 1
+        assert "free: make room" in full.lines[-1]
+
+        disk.make_room()
+        worker = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
+        await worker.logs("serving")
+        disk.fill()
+        room.set()
+        assert await worker.end() == 1
+        assert ".rollouts: No space left on device: the disk is full. Make room" in worker.lines[-1]
+
+        disk.make_room()
+        worker = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
+        await worker.logs("submitted", "commitment=")
+        reader = await stage.ledger(0)
+        events = await reader.events(stage.run, 0, (await reader.head()).number)
+        await reader.close()
+        worker.running.terminate()
+        assert await worker.end() == 1
+
+    assert sum(isinstance(event, Submitted) for event in events) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_trainer_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Disk) -> None:
+    async with staged(tmp_path) as stage:
+        wallet = stage.wallet("train", 1)
+        disk.fill(leave=1_000_000)
+        trainer = stage.again("train", wallet, disk.folder, stage.rpc_url, "--model", "tiny")
+        assert await trainer.end() == 1
+        assert "No space left on device: the disk is full. Make room" in trainer.lines[-1]
+
+        disk.make_room()
+        trainer = stage.again("train", wallet, disk.folder, stage.rpc_url, "--model", "tiny")
+        await trainer.logs("published", "version=0")
+        trainer.running.terminate()
+        assert await trainer.end() == 1
