@@ -36,7 +36,7 @@ from tests.kills.remains import Remains, consumed, remains_of
 
 TRAP = str(Path(__file__).with_name("trap.py"))
 STEPS, BATCH, LEARNING_RATE = 2, 16, 1e-3  # a step takes two submissions
-PATIENCE_SECONDS = 240.0  # of this machine's clock, to get to a point: where none is reached the test fails
+PATIENCE_SECONDS = 600.0  # of this machine's clock, to get to a point: where none is reached the test fails
 JUMP_SECONDS = 10  # of the chain's clock
 FUNDS_WEI = 10 * 10**18
 WINDOWS = WindowsSpec(available=90, audit=10, settle_by=1200, confirm=200, contest=20, panel=0, grace=40)

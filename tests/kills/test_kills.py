@@ -23,7 +23,7 @@ from tests.kills.campaign import LEARNING_RATE, STEPS, Campaign, survived
 from tests.kills.points import ALL, Point
 from tests.kills.remains import consumed, entries, files, findings, said
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,8 @@ def test_no_transaction_took_effect_twice_and_none_is_forgotten(campaign: Campai
     journal = entries(campaign[name].home)
     mined = Counter((entry.what, entry.data) for entry in journal if entry.stage is Stage.MINED)
 
-    assert [what for (what, _), times in mined.items() if times > 1] == []
+    # An address may be announced twice: whoever came back sooner than a block could not know that it was.
+    assert [what for (what, _), times in mined.items() if times > 1 and what != "setEndpoint"] == []
     assert [entry.what for entry in journal if entry.stage is Stage.SENT] == []
 
 
