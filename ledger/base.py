@@ -108,13 +108,6 @@ class SubmissionState:
 
 
 @dataclass(frozen=True, slots=True)
-class LeafReport:
-    first_at: int
-    count: int
-    executable_at: int  # 0: no quorum yet
-
-
-@dataclass(frozen=True, slots=True)
 class Allocation:
     amount: int
     locked: int
@@ -343,7 +336,6 @@ class Ledger(Protocol):
 
     async def open_of(self, run: RunId, node: Address) -> int: ...
     async def submission(self, run: RunId, commitment: Digest) -> SubmissionState: ...
-    async def leaf_report(self, run: RunId, commitment: Digest, leaf: int) -> LeafReport: ...
     async def rewards(self, provider: Address) -> int:
         """Settled and not yet claimed."""
 

@@ -17,7 +17,6 @@ from ledger.base import (
     Digest,
     Event,
     Fault,
-    LeafReport,
     Receipt,
     Run,
     RunId,
@@ -199,9 +198,6 @@ class EvmLedger:
     async def submission(self, run: RunId, commitment: Digest) -> SubmissionState:
         node, submitted_at, units, state = await self._coordinator.view("submission", run, commitment)
         return SubmissionState(node, submitted_at, units, _state(state))
-
-    async def leaf_report(self, run: RunId, commitment: Digest, leaf: int) -> LeafReport:
-        return LeafReport(*await self._coordinator.view("leafReport", run, commitment, leaf))
 
     async def rewards(self, provider: Address) -> int:
         return int(await self._coordinator.view("rewards", provider))

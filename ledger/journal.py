@@ -5,6 +5,7 @@ slot belongs to the first commitment that was signed for it, for ever, so that n
 signs a second one. Leaves out the JSON form (`portable`).
 """
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -219,7 +220,7 @@ class Journal:
 
 def _explained(name: str, problem: sqlite3.Error | OSError) -> str:
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF  # the rest of it only says where
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or getattr(problem, "errno", 0) == errno.ENOSPC:
         advice = (
             "its disk is full or failing, and nothing is signed that is not written down. Make room, then run this "
             "again: it goes on from there"

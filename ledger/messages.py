@@ -131,17 +131,6 @@ def _signable(domain: Domain, message: Message) -> SignableMessage:
     )
 
 
-def domain_separator(domain: Domain) -> Digest:
-    """The EIP-712 domain hash, the same as the contract's."""
-    return Digest(_signable(domain, Have(Digest(bytes(32)), 0)).header)
-
-
-def digest(domain: Domain, message: Message) -> Digest:
-    """What is signed: keccak256(0x1901 || domain separator || struct hash). Source: EIP-712."""
-    signable = _signable(domain, message)
-    return Digest(keccak(b"\x19" + signable.version + signable.header + signable.body))
-
-
 def sign(account: BaseAccount, domain: Domain, message: Message) -> bytes:
     """`account`'s signature over `message`: r || s || v, 65 bytes, low s, v 27 or 28."""
     return bytes(account.sign_message(_signable(domain, message)).signature)

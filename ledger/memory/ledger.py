@@ -11,7 +11,6 @@ from ledger.base import (
     Digest,
     Event,
     Fault,
-    LeafReport,
     Receipt,
     Run,
     RunId,
@@ -96,9 +95,6 @@ class MemoryLedger:
 
     async def submission(self, run: RunId, commitment: Digest) -> SubmissionState:
         return self._chain.submissions.state(run, commitment)
-
-    async def leaf_report(self, run: RunId, commitment: Digest, leaf: int) -> LeafReport:
-        return self._chain.submissions.case(run, commitment).report(leaf)
 
     async def rewards(self, provider: Address) -> int:
         return self._chain.submissions.rewards[provider]

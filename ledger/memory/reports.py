@@ -3,13 +3,12 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ledger.base import Address, LeafReport
+from ledger.base import Address
 
 
 @dataclass(slots=True)
 class Leaf:
     first_at: int = 0
-    executable_at: int = 0
     voters: set[Address] = field(default_factory=set)
 
 
@@ -25,10 +24,6 @@ class Case:
     latest_at: int = 0  # when the latest leaf was opened
     executable_at: int = 0  # 0: no conviction
     leaves: defaultdict[int, Leaf] = field(default_factory=lambda: defaultdict(Leaf))
-
-    def report(self, leaf: int) -> LeafReport:
-        entry = self.leaves.get(leaf, Leaf())
-        return LeafReport(entry.first_at, len(entry.voters), entry.executable_at)
 
     def vote(self, leaf: int, validator: Address, time: int, due: int, confirm: int) -> int:
         """How many validators now say so of `leaf`; 0 where this vote comes twice or too late."""
@@ -47,11 +42,11 @@ class Case:
         self.leaves[leaf] = entry
         return len(entry.voters)
 
-    def convict(self, leaf: int, executable_at: int) -> bool:
-        """Makes `leaf`'s quorum the submission's conviction, unless there is one already."""
+    def convict(self, executable_at: int) -> bool:
+        """Makes a leaf's quorum the submission's conviction, unless there is one already."""
         if self.executable_at:
             return False
-        self.executable_at = self.leaves[leaf].executable_at = executable_at
+        self.executable_at = executable_at
         return True
 
     def is_undecided(self, time: int, due: int, confirm: int) -> bool:

@@ -236,7 +236,7 @@ class Submissions:
         run, commitment, leaf, check = fault.run, fault.commitment, fault.leaf, fault.check
         call.emit(Reported(call.block, run, commitment, validator, leaf, check, fault.evidence, count))
         executable_at = call.block.time + windows.contest
-        if count == record.params.quorum and case.convict(leaf, executable_at):
+        if count == record.params.quorum and case.convict(executable_at):
             call.emit(Convicted(call.block, run, commitment, leaf, check, executable_at))
 
     def _conclude_faulted(self, call: Call, record: RunRecord, commitment: Digest, submission: Submission) -> None:

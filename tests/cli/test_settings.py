@@ -171,17 +171,17 @@ def test_a_run_that_cannot_be_is_not_created_and_costs_nothing(chain: Chain, tmp
     if "--trainer" not in named:
         named += ["--trainer", chain.address("trainer")]
 
+    runs = command("run", "show", "--run", "999", *chain.at(), home=tmp_path).said
+    stake = command("stake", "show", "--wallet", chain.wallets["relay"], *chain.at(), home=tmp_path).out
     answer = command(
         *CREATE, "--wallet", chain.wallets["relay"], "--validator", chain.address("validator"), *chain.at(), *named,
         home=tmp_path,
     )  # fmt: skip
-    spent = json.loads(
-        command("stake", "show", "--wallet", chain.wallets["relay"], *chain.at(), "--json", home=tmp_path).out
-    )
 
     assert answer.code == 2
     assert what in answer.said and len(answer.said) < 1000
-    assert spent["tokens"] == "0"
+    assert command("run", "show", "--run", "999", *chain.at(), home=tmp_path).said == runs
+    assert command("stake", "show", "--wallet", chain.wallets["relay"], *chain.at(), home=tmp_path).out == stake
 
 
 def test_a_run_whose_pot_no_faucet_fills_is_not_created(chain: Chain, tmp_path: Path) -> None:

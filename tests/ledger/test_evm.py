@@ -114,7 +114,6 @@ READS: dict[str, Read] = {
     "run_count": lambda ledger: ledger.run_count(),
     "run_state": lambda ledger: ledger.run_state(RunId(1)),
     "submission": lambda ledger: ledger.submission(RunId(1), ROOT),
-    "leaf_report": lambda ledger: ledger.leaf_report(RunId(1), ROOT, 1),
     "events": lambda ledger: ledger.events(RunId(1), 0, 5),
     "allocation": lambda ledger: ledger.allocation(RunId(1), ledger.account),
     "provider_of": lambda ledger: ledger.provider_of(ledger.account),

@@ -24,7 +24,6 @@ from ledger.base import (
     Event,
     Expired,
     Fault,
-    LeafReport,
     Ledger,
     RelaySet,
     Reported,
@@ -430,7 +429,6 @@ async def test_a_submission_reserves_its_pay_and_locks_its_bonds(scene: Scene) -
 
 async def test_an_unknown_submission_has_no_state(scene: Scene) -> None:
     assert await scene.owner.submission(scene.run, ROOT) == SubmissionState(ZERO, 0, 0, State.NONE)
-    assert await scene.owner.leaf_report(scene.run, ROOT, 0) == LeafReport(0, 0, 0)
 
 
 async def test_a_slot_is_taken_once(scene: Scene) -> None:
@@ -630,7 +628,7 @@ async def test_one_fault_freezes_and_a_validator_votes_once_a_leaf(scene: Scene)
     validator = scene.validators[0].address
     assert reported == Reported(reported.block, scene.run, commitment, validator, 1, 8, EVIDENCE, 1)
     assert await scene.state(commitment) == State.FAULTED
-    assert await scene.owner.leaf_report(scene.run, commitment, 1) == LeafReport(reported.block.time, 1, 0)
+    assert await scene.events(Convicted) == []
 
 
 async def test_a_quorum_of_faults_is_executed_only_after_the_contest_window(scene: Scene) -> None:
@@ -640,7 +638,6 @@ async def test_a_quorum_of_faults_is_executed_only_after_the_contest_window(scen
     (convicted,) = await scene.events(Convicted)
     executable_at = convicted.block.time + WINDOWS.contest
     assert convicted == Convicted(convicted.block, scene.run, commitment, WHOLE_FILE, 9, executable_at)
-    assert (await scene.owner.leaf_report(scene.run, commitment, WHOLE_FILE)).executable_at == executable_at
 
     await scene.owner.conclude(scene.run, [commitment])
     early = await scene.state(commitment)
@@ -662,7 +659,7 @@ async def test_faults_on_two_leaves_are_no_quorum(scene: Scene) -> None:
     await scene.report(commitment, 8, [1], leaf=2)
 
     assert await scene.events(Convicted) == []
-    assert (await scene.owner.leaf_report(scene.run, commitment, 2)).count == 1
+    assert [event.count for event in await scene.events(Reported)] == [1, 1]
 
 
 async def test_a_frozen_submission_without_a_quorum_is_voided_with_its_bonds_back(scene: Scene) -> None:

@@ -58,7 +58,7 @@ def test_names_that_do_not_exist_are_answered_with_those_that_do(base: Path) -> 
         preset("huge")
     with pytest.raises(ConfigError, match="choose one of local, testnet"):
         build_spec("tiny", base, Plan("a-run", pace="warp"))
-    with pytest.raises(ConfigError, match="the run's name cannot be 'a run'"):
+    with pytest.raises(ConfigError, match="the run cannot have 'a run' as its name: "):
         build_spec("tiny", base, Plan("a run"))
     with pytest.raises(ConfigError, match="the run's max_steps cannot be 0"):
         build_spec("tiny", base, Plan("a-run", max_steps=0))
