@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ledger.keys import create
 from node.files import locked
+from tests.cli.command import PASSWORD, command
 
 KEY = "0x" + "11" * 32
 ADDRESS = "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"  # of that key; any Ethereum library computes it
@@ -44,10 +46,10 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     answer = run("--help", home=tmp_path)
 
     assert answer.returncode == 0
-    for command in ("join", "validate", "train", "relay", "devnet", "deploy", "run", "wallet", "status", "faucet",
-                    "rewards", "rollouts", "checkpoints", "verify", "paths", "purge",
+    for name in ("join", "validate", "train", "relay", "devnet", "deploy", "run", "wallet", "status", "faucet",
+                    "rewards", "rollouts", "checkpoints", "verify", "paths", "purge", "stake",
                     "journal"):  # fmt: skip
-        assert f"  {command}" in answer.stdout
+        assert f"  {name}" in answer.stdout
 
 
 def test_a_new_wallet_is_shown_with_its_address(tmp_path: Path) -> None:
@@ -92,20 +94,9 @@ def test_a_wallet_is_never_overwritten(tmp_path: Path) -> None:
     assert "never overwritten" in second.stderr
 
 
-def test_a_wrong_password_is_a_usage_error(tmp_path: Path) -> None:
-    run("wallet", "new", "mine", home=tmp_path)
-    rpc = f"http://127.0.0.1:{free_port()}"
-
-    answer = run("faucet", "--wallet", "mine", "--rpc", rpc, home=tmp_path, INTELLECT_NODE_PASSWORD="wrong")
-
-    assert answer.returncode == 2
-    assert "password" in answer.stderr
-    assert "Traceback" not in answer.stderr
-
-
-@pytest.mark.parametrize("command", [("status", "--run", "1"), ("rewards", "show")])
-def test_a_missing_wallet_is_named(tmp_path: Path, command: tuple[str, ...]) -> None:
-    answer = run(*command, "--wallet", "nobody", home=tmp_path)
+@pytest.mark.parametrize("words", [("status", "--run", "1"), ("rewards", "show")])
+def test_a_missing_wallet_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    answer = run(*words, "--wallet", "nobody", home=tmp_path)
 
     assert answer.returncode == 2
     assert "nobody" in answer.stderr and "does not exist" in answer.stderr
@@ -144,16 +135,17 @@ def test_a_node_that_nobody_could_reach_is_told_so_before_it_does_anything(tmp_p
 
 
 def test_an_address_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
-    run("wallet", "new", "owner", home=tmp_path)
+    create(tmp_path / "wallets" / "owner.json", PASSWORD, iterations=1)
     here = ("--wallet", "owner", "--rpc", "http://127.0.0.1:1")
 
     for text in ("alice", ADDRESS[:-1], ADDRESS[:-1] + "a"):
-        created = run("run", "create", *here, "--trainer", text, "--validator", ADDRESS, home=tmp_path)
-        approved = run("run", "approve", text, *here, "--run", "1", home=tmp_path)
-
-        for answer in (created, approved):
-            assert answer.returncode == 2
-            assert f"error: {text!r} is no address: expected 0x and 40 hexadecimal digits" in answer.stderr
+        for words in (
+            ("run", "create", "--trainer", text, "--validator", ADDRESS),
+            ("run", "approve", text, "--run", "1"),
+        ):
+            answer = command(*words, *here, home=tmp_path)
+            assert answer.code == 2
+            assert answer.said.startswith(f"error: {text!r} is no address: expected 0x and 40 hexadecimal digits")
 
 
 def test_a_machine_without_anvil_is_the_users_to_change(tmp_path: Path) -> None:

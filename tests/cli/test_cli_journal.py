@@ -1,9 +1,6 @@
 """Journals on the command line: what one machine signed is known to another, and nothing is signed against it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,19 +9,16 @@ from eth_utils.crypto import keccak
 from ledger.base import Address, Digest
 from ledger.deployment import Deployment
 from ledger.journal import Attempt, Journal, SlotClaim
+from ledger.keys import create
+from tests.cli.command import PASSWORD, Answer, command
 
 CONTRACT = Address("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")  # EIP-55's first example
 SLOT = "coordinator/1/node/0/0"
 FIRST, SECOND = (Digest(bytes([value]) * 32) for value in (1, 2))
 
 
-def run(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
-    secrets = {"INTELLECT_NODE_HOME": str(home), "INTELLECT_NODE_PASSWORD": "correct horse"}
-    environment = {**os.environ, **secrets, "INTELLECT_NODE_RPC": "http://127.0.0.1:1"}
-    return subprocess.run(
-        [sys.executable, "-m", "cli", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        env=environment, check=False,
-    )  # fmt: skip
+def run(*words: str, home: Path) -> Answer:
+    return command(*words, home=home, INTELLECT_NODE_RPC="http://127.0.0.1:1")
 
 
 @pytest.fixture
@@ -36,7 +30,7 @@ def contracts(tmp_path: Path) -> Path:
 
 
 def new_wallet(home: Path) -> Address:
-    return Address(json.loads(run("wallet", "new", "mine", "--json", home=home).stdout)["address"])
+    return create(home / "wallets" / "mine.json", PASSWORD, iterations=1)
 
 
 def journal_path(home: Path, who: Address) -> Path:
@@ -67,10 +61,10 @@ def test_what_was_exported_is_known_where_it_is_imported(tmp_path: Path, contrac
     imported = run(*words(contracts, "journal", "import", str(file)), home=home)
     again = run(*words(contracts, "journal", "import", str(file)), home=home)
 
-    assert (exported.returncode, imported.returncode, again.returncode) == (0, 0, 0)
-    assert json.loads(exported.stdout) == {"journal": str(path), "file": str(file), "transactions": 1}
-    assert json.loads(imported.stdout)["new"] == 1
-    assert json.loads(again.stdout)["new"] == 0
+    assert (exported.code, imported.code, again.code) == (0, 0, 0)
+    assert json.loads(exported.out) == {"journal": str(path), "file": str(file), "transactions": 1}
+    assert json.loads(imported.out)["new"] == 1
+    assert json.loads(again.out)["new"] == 0
     journal = Journal(path)
     (entry,) = journal.signed()
     journal.close()
@@ -88,8 +82,8 @@ def test_a_journal_against_this_one_is_not_imported(tmp_path: Path, contracts: P
 
     answer = run(*words(contracts, "journal", "import", str(file)), home=home)
 
-    assert answer.returncode == 1
-    assert answer.stderr.startswith(f"error: slot {SLOT}") and "Traceback" not in answer.stderr
+    assert answer.code == 1
+    assert answer.err.startswith(f"error: slot {SLOT}") and "Traceback" not in answer.err
 
 
 def test_what_is_not_there_or_no_journal_is_said(tmp_path: Path, contracts: Path) -> None:
@@ -102,8 +96,8 @@ def test_what_is_not_there_or_no_journal_is_said(tmp_path: Path, contracts: Path
     missing = run(*words(contracts, "journal", "import", str(tmp_path / "none")), home=home)
     other = run(*words(contracts, "journal", "import", str(file)), home=home)
 
-    assert [answer.returncode for answer in (unsigned, without_node_key, missing, other)] == [2, 2, 2, 1]
-    assert "signed nothing" in unsigned.stderr
-    assert "mine.node.json" in without_node_key.stderr
-    assert "cannot be read" in missing.stderr
-    assert "not an exported journal" in other.stderr
+    assert [answer.code for answer in (unsigned, without_node_key, missing, other)] == [2, 2, 2, 1]
+    assert "signed nothing" in unsigned.err
+    assert "mine.node.json" in without_node_key.err
+    assert "cannot be read" in missing.err
+    assert "not an exported journal" in other.err

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from ledger.base import Submitted
 from tests.cli.command import command
 from tests.cli.conftest import Chain
-from tests.cli.stage import staged
+from tests.cli.stage import SECONDS, staged
 from tests.ledger.rpc_proxy import RpcProxy
 from tests.node.small_disk import PAGE, Disk, small_disk
 
@@ -50,11 +50,12 @@ def test_nothing_is_sent_that_the_journal_has_no_room_for(chain: Chain, disk: Di
 @pytest.mark.timeout(600)
 async def test_a_worker_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Disk) -> None:
     """First without room for the weights, then without room for the rollouts."""
-    room = asyncio.Event()
+    asked, room = asyncio.Event(), asyncio.Event()
 
     async def hold(request: dict[str, Any]) -> web.Response | None:
         if request["method"] == "eth_call" and request["params"][0]["data"].startswith(SLOTS):
-            await room.wait()  # the worker asks this when it is about to generate
+            asked.set()  # the worker is about to generate
+            await room.wait()
         return None
 
     async with staged(tmp_path) as stage, RpcProxy(stage.rpc_url, hold) as proxy:
@@ -69,7 +70,7 @@ async def test_a_worker_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Di
 
         disk.make_room()
         worker = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
-        await worker.logs("serving")
+        await asyncio.wait_for(asked.wait(), SECONDS)
         disk.fill()
         room.set()
         assert await worker.end() == 1

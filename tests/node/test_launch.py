@@ -60,7 +60,7 @@ def test_names_that_do_not_exist_are_answered_with_those_that_do(base: Path) -> 
         build_spec("tiny", base, Plan("a-run", pace="warp"))
     with pytest.raises(ConfigError, match="the run cannot have 'a run' as its name: "):
         build_spec("tiny", base, Plan("a run"))
-    with pytest.raises(ConfigError, match="the run's max_steps cannot be 0"):
+    with pytest.raises(ConfigError, match="the run cannot have '0' as its max_steps: "):
         build_spec("tiny", base, Plan("a-run", max_steps=0))
 
 
