@@ -136,6 +136,7 @@ async def test_a_payment_is_not_made_twice_when_the_endpoint_dies_while_it_is_se
     """The transaction arrives, its answer does not; the next command follows it."""
     proxy = RpcProxy(chain.anvil.rpc_url)
     wallet = ("--wallet", str(chain.wallets["worker"]))
+    refused: list[str] = []
 
     async def cut(request: dict[str, Any]) -> web.Response | None:
         if request["method"] != "eth_sendRawTransaction":
@@ -144,7 +145,8 @@ async def test_a_payment_is_not_made_twice_when_the_endpoint_dies_while_it_is_se
         proxy.rule = refuse
         return web.Response(status=502, text="")
 
-    async def refuse(_: dict[str, Any]) -> web.Response:
+    async def refuse(request: dict[str, Any]) -> web.Response:
+        refused.append(request["method"])
         return web.Response(status=502, text="")
 
     before = await asyncio.to_thread(command, "stake", "show", *wallet, *chain.at(), "--json", home=tmp_path)
@@ -153,9 +155,9 @@ async def test_a_payment_is_not_made_twice_when_the_endpoint_dies_while_it_is_se
         sent = asyncio.create_task(
             asyncio.to_thread(command, "faucet", *wallet, "--amount", "5", *chain.at(proxy.url), home=tmp_path)
         )
-        while proxy.rule is not refuse:  # noqa: ASYNC110 - set by the endpoint, while the command runs
+        while not refused:  # until the command has looked for what it sent, and was blind
+            assert not sent.done()
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.5)  # blind for a while
         proxy.rule = back
         answer = await sent
 

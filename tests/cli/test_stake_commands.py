@@ -54,10 +54,6 @@ def told(answer: Answer) -> dict[str, Any]:
     return found
 
 
-async def passed(chain: Chain, seconds: int) -> None:
-    await chain.anvil.advance(seconds)
-
-
 def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> None:
     def do(*words: str) -> dict[str, Any]:
         return told(asked(chain, "validator", tmp_path, *words))
@@ -67,7 +63,7 @@ def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> 
     unbonding = do("stake", "unbond", "--amount", str(TOKEN_UNIT))
     early = do("stake", "withdraw")
     between = do("stake", "show")
-    asyncio.run(passed(chain, UNBONDING_SECONDS))
+    asyncio.run(chain.anvil.advance(UNBONDING_SECONDS))
     late = do("stake", "withdraw")
     rest = do("stake", "unbond")
     after = do("stake", "show")
@@ -114,7 +110,7 @@ def test_a_run_is_ended_and_its_pot_taken_back_by_its_owner_alone(chain: Chain, 
     early = asked(chain, "owner", tmp_path, "run", "withdraw", *run)
     ended = told(asked(chain, "owner", tmp_path, "run", "end", *run))
     twice = asked(chain, "owner", tmp_path, "run", "end", *run)
-    asyncio.run(passed(chain, chain.spec.windows.grace + 1))
+    asyncio.run(chain.anvil.advance(chain.spec.windows.grace + 1))
     another = asked(chain, "worker", tmp_path, "run", "withdraw", *run)
     taken = told(asked(chain, "owner", tmp_path, "run", "withdraw", *run))
     shown = told(command("run", "show", *run, *chain.at(), "--json", home=tmp_path))

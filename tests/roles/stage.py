@@ -17,7 +17,7 @@ from node.errors import EngineError
 from node.rollouts.rollout import Replay, Rollout, Sample
 
 SPEED = 40.0  # seconds of the fast clock in one of the machine's
-PATIENCE_SECONDS = 20.0  # of the machine's clock, for something to come about
+PATIENCE_SECONDS = 90.0  # of the machine's clock, for something to come about beside much else
 
 Connect = Callable[[LocalAccount], Ledger]
 Watch = Callable[[str, tuple[Any, ...]], None]

@@ -32,6 +32,7 @@ from tests.shards.sources import (
 )
 
 KINDS: list[Kind] = ["manifests", "have", "chunks"]
+SOON_SECONDS = 18.0  # on a busy machine; below the 20 that `QUICK` has patience, and that a stalled answer may take
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ async def test_the_right_bytes_arrive_soon_when_a_source_ends_at_any_byte(
         assert client.selection.banned == {}, place  # a line that breaks is no lie
 
     places = [0, 1, 9, 16, 17, 30, 0.1, 0.5, 0.9, 0.999_999]  # inside the status line, the head, and the body
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SOON_SECONDS):
         await asyncio.gather(*(fetched(*each) for each in enumerate(places)))
 
 
@@ -139,7 +140,7 @@ async def test_a_source_is_never_asked_again_when_its_chunk_is_wrong(
     sources = [liar]
     client = downloader(tmp_path / "leaf", http, sources)
     fetch = asyncio.create_task(client.fetch(root_of(origin)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SOON_SECONDS):
         while not client.selection.banned:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         sources.append(await serving(servers, origin))
@@ -157,7 +158,7 @@ async def test_another_source_is_asked_when_one_answers_for_a_chunk_with_somethi
     bad = await altered(servers, origin, FAILURES[failure])
     client = downloader(tmp_path / "leaf", http, [bad, await serving(servers, origin)])
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SOON_SECONDS):
         assert contents(await client.fetch(root_of(origin))) == contents(source)
     assert client.selection.banned == {}
 
@@ -201,7 +202,7 @@ async def test_a_source_that_sent_one_chunk_and_then_stalls_delays_the_rest_by_s
     client = downloader(tmp_path / "leaf", http, sources)
     client.timeouts = Timeouts()  # those of a real node: 20 s for an answer of which nothing comes, 120 s in all
     fetch = asyncio.create_task(client.fetch(root))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not sent:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         started = time.monotonic()
@@ -209,7 +210,7 @@ async def test_a_source_that_sent_one_chunk_and_then_stalls_delays_the_rest_by_s
         sources.append("http://127.0.0.1:1")
 
         assert contents(await fetch) == contents(tmp_path / "many")
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < SOON_SECONDS
 
 
 # --- Names
@@ -224,7 +225,7 @@ async def test_the_right_bytes_arrive_when_another_source_has_a_name_that_cannot
 ) -> None:  # fmt: skip
     client = downloader(tmp_path / "leaf", http, [f"http://{name}", await serving(servers, origin)])
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SOON_SECONDS):
         assert contents(await client.fetch(root_of(origin))) == contents(source)
 
 
