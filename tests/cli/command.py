@@ -2,18 +2,17 @@
 
 import contextlib
 import io
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from tests import loggers
+
 PASSWORD = "correct horse battery"
 SECRETS = (PASSWORD, "secret-of-the-account", "11" * 32)  # the middle one is the path of `RpcProxy`'s URL
-LOGGERS = ("intellect-node", "ledger", "node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def command(*words: str | Path, home: Path, **environment: str) -> Answer:
         patch.object(sys, "argv", ["intellect-node", *map(str, words)]),
         patch.dict(os.environ, told),
         patch.object(sys, "stdin", io.StringIO()),
-        _logging_as_it_was(),
+        loggers.restored(),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -53,19 +52,6 @@ def command(*words: str | Path, home: Path, **environment: str) -> Answer:
         except SystemExit as end:
             code = int(end.code or 0)
     return Answer(code, out.getvalue(), err.getvalue())
-
-
-@contextlib.contextmanager
-def _logging_as_it_was() -> Iterator[None]:
-    """Around what sets up logging for a process of its own."""
-    loggers = [logging.getLogger(name) for name in LOGGERS]
-    kept = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
-    try:
-        yield
-    finally:
-        for logger, (handlers, level, propagate) in zip(loggers, kept, strict=True):
-            logger.handlers, logger.propagate = handlers, propagate
-            logger.setLevel(level)
 
 
 def process(*words: str | Path, home: Path, **environment: str) -> "subprocess.Popen[str]":

@@ -9,14 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node.log import LOGGER, MAX_CHARACTERS, complain, configure, event, warn
+from tests import loggers
 
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    handlers, level, propagate = LOGGER.handlers, LOGGER.level, LOGGER.propagate
-    yield
-    LOGGER.handlers, LOGGER.propagate = handlers, propagate
-    LOGGER.setLevel(level)
+    with loggers.restored():
+        yield
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

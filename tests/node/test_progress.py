@@ -10,21 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.log import LOGGER, configure, event, live
+from node.log import configure, event, live
 from node.progress import Progress
-
-
-class HandClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
+from tests import loggers
+from tests.clocks import HandClock
 
 
 @pytest.fixture
@@ -34,10 +23,8 @@ def clock() -> HandClock:
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    handlers, level, propagate = LOGGER.handlers, LOGGER.level, LOGGER.propagate
-    yield
-    LOGGER.handlers, LOGGER.propagate = handlers, propagate
-    LOGGER.setLevel(level)
+    with loggers.restored():
+        yield
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,9 +28,11 @@ from ledger.base import (
     Windows,
 )
 from ledger.errors import Unreachable
-from node.log import LIBRARIES, LOGGER, configure
+from node.log import configure
 from node.record import Record
 from node.roles.chronicle import Chronicle
+from tests import loggers
+from tests.clocks import HandClock
 from tests.roles.network import Build
 from tests.roles.stage import until
 
@@ -47,11 +48,8 @@ Lines = Callable[[], list[dict[str, Any]]]
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
     """What was logged since it was last asked, without time, role and level."""
-    loggers = [LOGGER, *map(logging.getLogger, LIBRARIES)]
-    before = [(each.handlers, each.level, each.propagate) for each in loggers]
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
-    configure("any", json_lines=True)
 
     def read() -> list[dict[str, Any]]:
         rows = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -59,20 +57,9 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
         stream.truncate()
         return [{key: value for key, value in row.items() if key not in {"time", "role"}} for row in rows]
 
-    yield read
-    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        each.handlers, each.propagate = handlers, propagate
-        each.setLevel(level)
-
-
-class HandClock:
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
+    with loggers.restored():
+        configure("any", json_lines=True)
+        yield read
 
 
 def submitted(node: Address, commitment: Digest, slot: int) -> Submitted:

@@ -2,24 +2,13 @@
 
 from ledger.base import Digest
 from node.roles.pauses import Pauses
+from tests.clocks import HandClock
 
 ABOUT, OTHER = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
 
 
-class Hand:
-    """A clock that a test moves."""
-
-    now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def test_a_submission_rests_twice_as_long_each_time_up_to_a_minute_and_starts_anew_when_it_went_well() -> None:
-    clock = Hand()
+    clock = HandClock()
     pauses = Pauses(clock)
     for seconds in (1, 2, 4, 8, 16, 32, 60, 60):
         pauses.note(ABOUT, done=False)
