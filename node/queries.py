@@ -1,4 +1,4 @@
-"""Answers to what a person asks: how a run stands, what became of own work, what a file holds."""
+"""Answers to what a person asks: how a run stands, what a file holds, a version's weights. Own work is `standing`'s."""
 
 import asyncio
 from collections.abc import Callable
