@@ -93,15 +93,15 @@ def parse(data: bytes, name: str) -> Keystore:
     try:
         return Keystore.model_validate_json(data)
     except ValidationError as error:
-        problem, where = first_problem(error, "file"), error.errors(include_input=False)[0]["loc"]
+        problem, first = first_problem(error, "file"), error.errors(include_input=False)[0]
     if BARE_KEY.fullmatch(data.strip().decode("ascii", "replace")):
         raise KeystoreError(
             f"wallet {name} holds a bare private key, readable by whoever reads the file: make an encrypted wallet of "
             f"it with `intellect-node wallet import NAME --key-file {name}`, then delete it"
         )
-    if problem.startswith("file: Invalid JSON"):
+    if first["type"] == "json_invalid":
         raise KeystoreError(f"wallet {name} is not JSON: expected an encrypted keystore file, version 3")
-    if "kdfparams" in where:
+    if "kdfparams" in first["loc"]:
         raise KeystoreError(
             f"wallet {name} asks for a key derivation outside the bounds ({problem}): not running it; "
             "write the keystore anew with the wallet that made it, with standard parameters"

@@ -93,7 +93,7 @@ class Settings:
                 "--advertise http://NAME-OR-ADDRESS:PORT (and --port PORT), or bind one address with --host"
             )
         if self.advertise is not None:
-            _require_reachable(self.advertise)
+            _require_url(self.advertise)
 
     def announced(self, port: int) -> str:
         """The URL that peers are told."""
@@ -101,7 +101,7 @@ class Settings:
         return (self.advertise or f"http://{host}:{port}").rstrip("/")
 
 
-def _require_reachable(url: str) -> None:
+def _require_url(url: str) -> None:
     """Raises: ConfigError: peers would not ask this URL, or the contract would not keep it."""
     try:
         parts = urlsplit(url)

@@ -44,7 +44,7 @@ def outcome(record: Record, submission: Submission, known: Known, when: When = b
         "why": why(record, submission, known, when),
         "submitted_at": made.block.time,
         "due": record.due(submission),
-        "expires_at": made.block.time + params.windows.settle_by,
+        "expires_at": _expires_at(record, submission),
         "concluded_at": submission.concluded.time if submission.concluded else None,
         "reward": str(submission.reward),
         "holders": None if known.holders is None else list(known.holders),
@@ -107,7 +107,7 @@ def why(record: Record, submission: Submission, known: Known, when: When = block
         case State.VOIDED:
             return f"void, no pay, bond burnt: {check_name(submission.check)}{_figures(known)}"
         case State.EXPIRED:
-            until = at(submission.made.block.time + record.run.params.windows.settle_by)
+            until = at(_expires_at(record, submission))
             return f"no quorum signed by {until}: nothing paid, nothing lost{_held(record, known)}"
         case State.SLASHED:
             return f"slashed: {_votes(record, submission)}{_figures(known)}"
@@ -116,8 +116,7 @@ def why(record: Record, submission: Submission, known: Known, when: When = block
 
 
 def _open(record: Record, submission: Submission, at: Callable[[int], str]) -> str:
-    now, due = record.head.time, record.due(submission)
-    expires = submission.made.block.time + record.run.params.windows.settle_by
+    now, due, expires = record.head.time, record.due(submission), _expires_at(record, submission)
     if now < record.audit_time(submission):
         return f"waiting for the audit, drawn at {at(record.audit_time(submission))}; can be paid from {at(due)}"
     if now < due:
@@ -125,6 +124,11 @@ def _open(record: Record, submission: Submission, at: Callable[[int], str]) -> s
     if now <= expires:
         return f"waiting for a quorum's signatures; expires after {at(expires)}"
     return f"its time was over at {at(expires)}: it expires as soon as anybody concludes it"
+
+
+def _expires_at(record: Record, submission: Submission) -> int:
+    """The last second in which it can be settled."""
+    return submission.made.block.time + record.run.params.windows.settle_by
 
 
 def _held(record: Record, known: Known) -> str:

@@ -105,7 +105,8 @@ class Chronicle:
     def _line(self, news: OnSubmission) -> tuple[str, dict[str, object]]:
         match news:
             case Submitted():
-                return "commitment seen", {"units": news.units, "due": self._due(news)}
+                seen = self.record.submissions[news.commitment]
+                return "commitment seen", {"units": news.units, "due": self.record.due(seen)}
             case Settled():
                 return "settled", {"pay": news.reward}
             case Reported():
@@ -122,10 +123,6 @@ class Chronicle:
             case SlashExecuted():
                 check = check_name(self.record.submissions[news.commitment].check)
                 return "slashed", {"check": check, "amount": news.amount, "transaction": news.transaction}
-
-    def _due(self, made: Submitted) -> int:
-        windows = self.record.run.params.windows
-        return made.block.time + windows.available + windows.audit
 
 
 def named(record: Record, commitment: Digest) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from node.outcomes import Summary
 from node.peers.client import PeerClient
 from node.roles.frauds import ForgedReward, OtherModel
 from node.standing import Asked, standing, standing_of
-from node.transport import session
+from node.transport import Timeouts, session
 from tests.roles.network import TRAINER, Build, Network, Part
 from tests.roles.stage import key, tar_pit, until
 
@@ -153,7 +153,7 @@ async def test_a_validator_that_never_answers_is_left_out(build: Build, peers: P
     async with tar_pit() as url:
         await network.connect(network.validators[0]).set_endpoint(url)
         network.chain.mine(1)
-        quick = PeerClient(peers.session, quick=peers.quick.__class__(0.2, 0.2, 0.2))
+        quick = PeerClient(peers.session, quick=Timeouts(0.2, 0.2, 0.2))
         (row,) = (await told(network, worker, WALLET, quick))["submissions"]
 
     assert row["holders"] is None
