@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from random_kills.network import BATCH, Outcome
@@ -19,6 +15,7 @@ from node.devnet.cast import Player
 from node.record import Submission
 from node.rollouts.assignment import file_units
 from node.rollouts.file import decode_file, file_root, size_limit
+from node.training.facts import read_facts, saved_states
 
 KINDS = ("worker", "validator", "trainer", "relay")
 SENT_FOR_GOOD = {Stage.MINED, Stage.SENT}
@@ -209,7 +206,9 @@ def _training(outcome: Outcome) -> Row:
     (trainer,) = outcome.players("trainer")
     steps = len(outcome.record.checkpoints) - 1
     per_step = BATCH // outcome.spec.slot.group_size
-    used = {state["version"]: len(state["consumed"]) for state in _states(trainer.home)}
+    roots = trainer.home.glob("runs/*/*/training/states")
+    states = [read_facts(folder) for root in roots for _, folder in saved_states(root)]
+    used = {state.version: len(state.consumed) for state in states}
     return {
         "steps": steps,
         "made as the run ended": max(0, max(used, default=0) - steps),
@@ -218,9 +217,3 @@ def _training(outcome: Outcome) -> Row:
         "groups used twice": steps * per_step - used.get(steps, 0),
         "steps repeated or skipped": int(max(used, default=0) - steps not in {0, 1}),
     }
-
-
-def _states(home: Path) -> Iterator[Row]:
-    for path in home.glob("runs/*/*/training/states/state-*/state.json"):
-        if re.fullmatch("state-[0-9]+", path.parent.name):
-            yield json.loads(path.read_text())
