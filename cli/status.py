@@ -61,12 +61,12 @@ def span(seconds: int) -> str:
 
 
 def _fact(key: str, value: Any) -> str:
-    from node.log import amount_text
+    from node.log import amount_text, wei_text
 
     if key in AMOUNTS:
         return amount_text(int(value))
     if key in GAS:
-        return f"{int(value) / 10**18:.4f} ETH"
+        return wei_text(int(value))
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):

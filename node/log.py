@@ -69,6 +69,11 @@ def amount_text(base_units: int) -> str:
     return f"{base_units / TOKEN_UNIT:,.2f} tokens"
 
 
+def wei_text(wei: int) -> str:
+    """An amount of the chain's own coin, for people."""
+    return f"{wei / 10**18:,.4f} ETH"
+
+
 def bytes_text(count: float) -> str:
     """A size, for people: decimal units, as disks and networks are sold."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -94,7 +99,7 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "bytes_s": lambda value: bytes_text(value) + "/s",
     "tokens_s": lambda value: f"{value:,.0f}",
     **dict.fromkeys(("seconds", "seconds_left", "stalled_seconds"), seconds_text),
-    "wei": lambda value: f"{int(value) / 10**18:.4g} ETH",
+    "wei": lambda value: wei_text(int(value)),
     "due": time_text,
 }
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from ledger.base import (
     NOBODY,
-    TOKEN_UNIT,
     UNDECIDED,
     WHOLE_FILE,
     Address,
@@ -28,6 +27,7 @@ from ledger.errors import InvalidSignature
 from ledger.messages import Domain, NoFault, SignedMessage, recover
 from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.errors import Malformed, NotFound
+from node.log import amount_text
 from node.peers.client import PeerClient
 from node.record import Record
 from node.roles.directory import file_holders, url_of, validators, weight_sources
@@ -84,19 +84,19 @@ class Observer:
                 what = f"slot {event.slot} of version {event.version}, {event.units:,} units"
                 return f"{self.name(event.node)} committed {what}"
             case Settled():
-                return f"{self._whose(event.commitment)} accepted and paid {event.reward / TOKEN_UNIT:.2f} tokens"
+                return f"{self._whose(event.commitment)} accepted and paid {amount_text(event.reward)}"
             case Reported():
                 check, leaf = Check(event.check).name, event.leaf
                 place = "the whole file" if leaf == WHOLE_FILE else f"rollout {leaf}"
                 return f"{self.name(event.validator)} reports {self._whose(event.commitment)}: {check} on {place}"
             case Voided():
                 finding = "undecided" if event.check == UNDECIDED else Check(event.check).name
-                return f"{self._whose(event.commitment)} void ({finding}), bond of {event.bond / TOKEN_UNIT:.2f} burnt"
+                return f"{self._whose(event.commitment)} void ({finding}), bond of {amount_text(event.bond)} burnt"
             case Expired():
                 return f"{self._whose(event.commitment)} expired"
             case SlashExecuted():
                 where = event.transaction.hex()[:12]
-                return f"{self.name(event.node)} SLASHED {event.amount / TOKEN_UNIT:.2f} tokens, transaction {where}"
+                return f"{self.name(event.node)} SLASHED {amount_text(event.amount)}, transaction {where}"
             case RunEnded():
                 return "the run has ended: what is open gets finished"
             case _:
