@@ -19,6 +19,9 @@ from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 from node.verdicts import Accepted, Check, Rejected, Undecided, Verdict
 
+OF_A_LEAF = {Check.ASSIGNMENT, Check.BOUNDS, Check.REWARD, Check.TERMINATION}  # what `cheap_leaf` looks at
+OF_A_FILE = {Check.WITHHELD, Check.SCHEMA, Check.ROOT, Check.DUPLICATE}
+
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
@@ -90,8 +93,8 @@ def _verdict(evidence: Evidence, subject: Subject, rollouts: Mapping[int, Rollou
         )
         return Rejected(Check.ROOT, WHOLE_FILE, measured, threshold, "rows or units are not the committed ones")
     check = evidence.rejected.check
-    if check in {Check.TOPLOC, Check.SAMPLING, Check.LOGPROBS}:
-        return Undecided("this check needs a replay by the model")
-    if check in {Check.WITHHELD, Check.DUPLICATE, Check.SCHEMA, Check.ROOT} and len(rollouts) < evidence.rows:
+    if check in OF_A_LEAF or (check in OF_A_FILE and len(rollouts) == evidence.rows):
+        return Accepted()
+    if check in OF_A_FILE:
         return Undecided("this check needs the chain or the whole file")
-    return Accepted()
+    return Undecided("this check needs a replay by the model")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.base import WHOLE_FILE, Digest
+from ledger.messages import MAX_CHECK
 from node.checks.base import Subject, cheap
 from node.checks.evidence import Evidence, Versions, gather
 from node.checks.reopening import reopen
@@ -144,6 +145,21 @@ def test_a_case_for_the_model_is_reopened_undecided_with_its_rollout_and_seed(ca
     assert isinstance(reopened.verdict, Undecided)
     assert reopened.rollouts == {2: case.subject.rollouts[2]}
     assert reopened.subject.seed == case.subject.seed
+
+
+@pytest.mark.parametrize("check", Check)
+def test_only_a_fault_that_the_shown_leaf_disproves_is_called_false(case: Any, check: Check) -> None:
+    subject = case.subject
+    accused = evidence_of(subject, Rejected(check, 1, "1", "0", ""))
+
+    verdict = reopen(accused, subject.claim.commitment, subject.spec, subject.tasks).verdict
+
+    disproved = {Check.ASSIGNMENT, Check.BOUNDS, Check.REWARD, Check.TERMINATION}
+    assert isinstance(verdict, Accepted if check in disproved else Undecided)
+
+
+def test_every_code_of_a_check_may_be_signed() -> None:
+    assert max(Check) == MAX_CHECK
 
 
 @pytest.mark.parametrize(("changes", "check"), [({"reward": 1.0}, Check.REWARD), ({"finish": 1}, Check.TERMINATION)])
