@@ -13,7 +13,7 @@ from node.engines.transformers import TransformersEngine
 from node.launch import Preset, preset
 from node.rollouts.rollout import Rollout, Sample
 from node.tasks.base import Tokenizer
-from node.tasks.taskset import describe, load_tasks
+from node.tasks.taskset import Taskset, describe, load_tasks
 from node.tasks.tokenizer import load_tokenizer
 
 GROUPS = 4  # of one slot; rows of a group share their prompt
@@ -57,16 +57,18 @@ class Workload:
 def workloads(model: str, folder: Path) -> list[Workload]:
     """The preset's own task, and for a model that can answer them, open questions with long answers."""
     chosen, tokenizer = preset(model), load_tokenizer(folder)
-    own = Workload("task", folder, task_prompts(chosen, tokenizer), chosen.max_output_tokens)
+    tasks = tasks_of(chosen, tokenizer)
+    prompts = tuple(tasks.item(index).prompt_ids for index in range(tasks.size))
+    own = Workload("task", folder, prompts, chosen.max_output_tokens)
     if model == "tiny":
         return [own]
     return [own, Workload("open", folder, tuple(tokenizer.chat([("user", q)]) for q in QUESTIONS), LONG_TOKENS)]
 
 
-def task_prompts(chosen: Preset, tokenizer: Tokenizer) -> tuple[Prompt, ...]:
+def tasks_of(chosen: Preset, tokenizer: Tokenizer) -> Taskset:
+    """The preset's own task, without a run."""
     spec = describe(chosen.task, chosen.config, tokenizer, chosen.max_prompt_tokens)
-    tasks = load_tasks([spec], tokenizer, chosen.max_prompt_tokens)
-    return tuple(tasks.item(index).prompt_ids for index in range(tasks.size))
+    return load_tasks([spec], tokenizer, chosen.max_prompt_tokens)
 
 
 def rollouts_of(prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Rollout]:

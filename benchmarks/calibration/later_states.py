@@ -1,61 +1,64 @@
-"""States that training takes the built-in `tiny` model through, so that its calibration holds for a whole run.
+"""States that training takes a built-in model through, so that its calibration holds for a whole run.
 
-Random weights give nearly flat logits and almost no noise; learned ones give larger logits and more. Supervised steps
-on the residues task move the model as reinforcement does, and faster.
+Learned weights give other logits and other noise than the base model's; the states are made by the engine, the scorer
+and the learner that runs use.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from safetensors.torch import save_file
-from torch.nn.functional import cross_entropy
+from calibration.generated_slots import GROUP_SIZE, Workload, rollouts_of, silent, tasks_of
 
+from ledger.base import Address, Digest, Version
 from node.launch import preset
-from node.tasks.taskset import describe, load_tasks
+from node.rollouts.rollout import Rollout
+from node.tasks.taskset import Taskset
 from node.tasks.tokenizer import load_tokenizer
+from node.training.batch import TrainingGroup
+from node.training.step import Learner
 
-KEPT = (10, 30, 100)  # steps after which a state is kept
-ROWS, TOKENS = 32, 32
-LEARNING_RATE = 1e-3  # the preset's
+KEPT = {"tiny": (10, 30, 100), "smollm2": (5, 10, 20)}  # steps after which a state is kept
+NOBODY = Address("0x" + "00" * 20)
 
 
-def later_states(folder: Path, scratch: Path) -> dict[str, Path]:
-    """Folders of the model of `folder` after 10, 30 and 100 steps, by name; the same ones on every call."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-    generator = torch.Generator().manual_seed(0)
-    prompts, classes = _items(folder)
-    states = {}
-    for step in range(1, max(KEPT) + 1):
-        chosen = torch.randint(len(prompts), (ROWS,), generator=generator)
-        target = torch.randint(4, 64, (ROWS, TOKENS), generator=generator) * 4 + classes[chosen, None]
-        logits = model(torch.cat([prompts[chosen], target], dim=1)).logits[:, prompts.shape[1] - 1 : -1]
-        loss = cross_entropy(logits.reshape(target.numel(), -1), target.reshape(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if step in KEPT:
-            states[f"step{step}"] = _saved(model, folder, scratch / f"step{step}")
+def later_states(model: str, work: Workload, scratch: Path, threads: int) -> dict[str, Path]:
+    """Folders of `work`'s model after some steps on its preset's task, by name; the same ones on every call."""
+    chosen = preset(model)
+    tasks = tasks_of(chosen, load_tokenizer(work.folder))
+    learner = Learner(work.folder, chosen.hyper, 1.0, threads)
+    engine = work.engine(work.folder, threads)
+    states: dict[str, Path] = {}
+    for step in range(1, max(KEPT[model]) + 1):
+        seed = hashlib.sha256(f"later state of {model} {step}".encode()).digest()
+        numbers = _drawn(seed, chosen.batch_rollouts // GROUP_SIZE, tasks.size)
+        prompts = [tasks.item(number).prompt_ids for number in numbers]
+        rollouts = rollouts_of(prompts, engine.generate(seed, prompts, silent))
+        report = learner.step(_groups(seed, numbers, rollouts, tasks), silent)
+        print(f"step {step}: mean reward {report.mean_reward:.2f}", flush=True)
+        weights = scratch / f"step{step}"
+        learner.export(weights)
+        engine.load(weights)
+        if step in KEPT[model]:
+            states[weights.name] = weights
+        else:
+            shutil.rmtree(weights)
+    engine.close()
     return states
 
 
-def _items(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    chosen, tokenizer = preset("tiny"), load_tokenizer(folder)
-    spec = describe(chosen.task, chosen.config, tokenizer, chosen.max_prompt_tokens)
-    tasks = load_tasks([spec], tokenizer, chosen.max_prompt_tokens)
-    items = [tasks.item(index) for index in range(tasks.size)]
-    return torch.tensor([item.prompt_ids for item in items]), torch.tensor([int(item.answer) for item in items])
+def _drawn(seed: bytes, count: int, size: int) -> list[int]:
+    digests = [hashlib.sha256(seed + bytes([group])).digest() for group in range(count)]
+    return [int.from_bytes(digest[:8], "big") % size for digest in digests]
 
 
-def _saved(model: torch.nn.Module, folder: Path, target: Path) -> Path:
-    """A copy of `folder` with the model's present weights, in the tensors and types that it had."""
-    shutil.copytree(folder, target)
-    tensors = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in model.named_parameters()}
-    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
-    return target
+def _groups(seed: bytes, numbers: Sequence[int], rollouts: Sequence[Rollout], tasks: Taskset) -> list[TrainingGroup]:
+    groups = []
+    for group, number in enumerate(numbers):
+        rows = tuple(rollouts[group * GROUP_SIZE : (group + 1) * GROUP_SIZE])
+        rewards = tuple(tasks.score(number, row.output_ids, row.finish) for row in rows)
+        groups.append(TrainingGroup(Digest(seed), NOBODY, Version(0), group, rows, rewards))
+    return groups
