@@ -9,8 +9,7 @@ from typing import Any
 from ledger.base import Ledger
 from node.clock import SystemClock
 from node.config import Home
-from node.engines.base import Progress
-from node.progress import Progress as Tracked
+from node.progress import OnProgress, Progress
 from node.queries import Say, fetch_checkpoint, read_record
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
@@ -37,12 +36,12 @@ async def examine_checkpoint(
     """
     spec, _ = await read_record(ledger, run)
     folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
-    with Tracked("examining", "tokens", SystemClock(), version=version) as progress:
+    with Progress("examining", "tokens", SystemClock(), version=version) as progress:
         found = await asyncio.to_thread(examine, spec, folder, samples, engine, progress)
     return {"version": version, **asdict(found)}
 
 
-def examine(spec: RunSpec, folder: Path, samples: int, choice: EngineChoice, progress: Progress) -> Accuracy:
+def examine(spec: RunSpec, folder: Path, samples: int, choice: EngineChoice, progress: OnProgress) -> Accuracy:
     """Mean reward of `samples` answers to every held-out prompt by the weights in `folder`. Blocking.
 
     Raises: SpecMismatch, EngineError.

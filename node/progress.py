@@ -7,6 +7,7 @@ line, that it is done, is the caller's own event: `summary` has its fields.
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,6 +21,7 @@ SAMPLE_SECONDS: Final = 0.5  # between two of the points that a rate is taken fr
 STALLED_SECONDS: Final = 10.0  # without anything done, before it is said
 
 Sample = tuple[float, int]  # (monotonic seconds, done)
+OnProgress = Callable[[int, int], None]  # hears (done, total), as a `Progress` does; the unit is whoever calls it's
 
 
 class Progress:

@@ -1,13 +1,12 @@
 """The `Engine` protocol: generate a slot's rollouts, replay one by prefill, swap weights in place."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from node.progress import OnProgress
 from node.rollouts.rollout import Replay, Rollout, Sample
-
-Progress = Callable[[int, int], None]  # (done, total): output tokens and how many they can become, or rollouts replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +29,18 @@ class Engine(Protocol):
     def load(self, folder: Path) -> None:
         """Swaps in the weights of `folder` (safetensors beside config.json), in place where something is loaded."""
 
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
         """`group_size` samples of each prompt; sample k is row k of the slot, its noise that of (seed, k, t).
+
+        `progress` hears output tokens, and how many they can still become in all.
 
         Raises: EngineError.
         """
 
-    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
         """One prefill per rollout, prompts of a group shared, noise by each rollout's own row.
+
+        `progress` hears rollouts.
 
         Raises: EngineError.
         """

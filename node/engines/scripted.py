@@ -22,8 +22,9 @@ import numpy.typing as npt
 from hashing.errors import HashingError
 from hashing.proof import build_proofs
 from hashing.sampling import noise
-from node.engines.base import Policy, Progress
+from node.engines.base import Policy
 from node.errors import EngineError
+from node.progress import OnProgress
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Rollout, Sample
 
 MEAN_TOKENS = 12  # until EOS
@@ -82,7 +83,7 @@ class ScriptedEngine:
         """SHA-256 in hex over the digests of the weight files."""
         return self._loaded().digest.hex()
 
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
         """As `Engine.generate`.
 
         Raises:
@@ -99,7 +100,7 @@ class ScriptedEngine:
             progress(done, total)
         return samples
 
-    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
         """As `Engine.replay`.
 
         Raises:

@@ -11,11 +11,12 @@ from safetensors import SafetensorError
 
 from hashing.errors import HashingError
 from node.engines import weights
-from node.engines.base import Policy, Progress
+from node.engines.base import Policy
 from node.engines.decoding import Row, decode
 from node.engines.forward import Forward, Prompt
 from node.engines.replaying import batches, replay_batch
 from node.errors import EngineError
+from node.progress import OnProgress
 from node.rollouts.rollout import Replay, Rollout, Sample
 
 
@@ -67,7 +68,7 @@ class TransformersEngine:
         self._forward()
         return weights.digest(self._model)
 
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
         """As `Engine.generate`; the total shrinks where a row ends early.
 
         Raises:
@@ -96,7 +97,7 @@ class TransformersEngine:
             raise EngineError(f"generation failed: {error}") from error
         return [samples[row] for row in range(len(by_row))]
 
-    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
         """As `Engine.replay`.
 
         Raises:

@@ -1,6 +1,6 @@
 """The asking side: one method per request that a node makes of another. What comes back is parsed with limits."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -18,14 +18,13 @@ from node.peers.wire import (
     parse_batch,
     parse_verdicts,
 )
+from node.progress import OnProgress
 from node.transport import Timeouts, read_limited, vet_url
 
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
 PIECE_BYTES = 1 << 18  # of a file that is sent
 TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer otherwise later
-
-Progress = Callable[[int, int], None]  # (done, total) bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class PeerClient:
     bulk: Timeouts = BULK
 
     async def push_submission(
-        self, url: str, commitment: Digest, data: bytes, progress: Progress = lambda done, total: None
+        self, url: str, commitment: Digest, data: bytes, progress: OnProgress = lambda done, total: None
     ) -> None:
         """Hands a rollout file to a validator or the trainer; `progress` gets bytes (sent, in all)."""
         body = data if len(data) <= PIECE_BYTES else _pieces(data, progress)
@@ -95,7 +94,7 @@ class PeerClient:
             raise NotFound(f"{base} does not answer: {error or type(error).__name__}") from error
 
 
-async def _pieces(data: bytes, progress: Progress) -> AsyncIterator[bytes]:
+async def _pieces(data: bytes, progress: OnProgress) -> AsyncIterator[bytes]:
     for at in range(0, len(data), PIECE_BYTES):
         yield data[at : at + PIECE_BYTES]  # the next one is asked for once this one has left
         progress(min(at + PIECE_BYTES, len(data)), len(data))

@@ -11,8 +11,9 @@ import aiohttp
 from ledger.base import Digest
 from node.clock import Clock, SystemClock
 from node.errors import NotFound
+from node.progress import OnProgress
 from node.shards.asking import Asker
-from node.shards.manifest import Manifest, Progress
+from node.shards.manifest import Manifest
 from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 from node.shards.transfer import Pace, Transfer
@@ -47,7 +48,7 @@ class Downloader:
     def __post_init__(self) -> None:
         self.selection = Selection(self.rng, self.clock.monotonic)
 
-    async def fetch(self, root: Digest, progress: Progress = _unseen) -> Path:
+    async def fetch(self, root: Digest, progress: OnProgress = _unseen) -> Path:
         """The folder of checkpoint `root`, whole and verified; what is here already is not fetched again.
 
         `progress` gets bytes (here, in all), at once and after every chunk.

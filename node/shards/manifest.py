@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from ledger.base import Digest
 from ledger.parsing import first_problem
 from node.errors import Malformed, StoreError
+from node.progress import OnProgress
 from node.runspec import Hex32
 from node.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
 
@@ -24,8 +25,6 @@ MAX_FILES = 1024
 MAX_TENSORS = 1 << 16
 NAME = r"^[A-Za-z0-9._-]{1,128}$"  # protocol, "Weights"
 SAFETENSORS = ".safetensors"
-
-Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
     return found
 
 
-def build(folder: Path, progress: Progress | None = None) -> Manifest:
+def build(folder: Path, progress: OnProgress | None = None) -> Manifest:
     """The manifest of the files in `folder`; the same files give the same bytes.
 
     Raises:
@@ -135,7 +134,7 @@ def build(folder: Path, progress: Progress | None = None) -> Manifest:
     return Manifest.parse(manifest.encode())
 
 
-def _from(before: int, total: int, progress: Progress | None) -> Callable[[int], None]:
+def _from(before: int, total: int, progress: OnProgress | None) -> Callable[[int], None]:
     def report(count: int) -> None:
         if progress is not None:
             progress(before + count, total)

@@ -15,9 +15,10 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
+from node.progress import OnProgress
 from node.shards.holding import Holding, Place
 from node.shards.layout import CHECKPOINTS, MANIFESTS, MARKS, PARTIAL, Layout, disk
-from node.shards.manifest import Manifest, Progress, build, checkpoint_files
+from node.shards.manifest import Manifest, build, checkpoint_files
 from node.shards.partial import prepare, read_place, write
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class CheckpointStore:
 
     # --- Whole checkpoints
 
-    def add(self, source: Path, progress: Progress | None = None) -> Digest:
+    def add(self, source: Path, progress: OnProgress | None = None) -> Digest:
         """Copies the files of `source` and publishes them; returns the manifest root.
 
         Copied, not linked: whoever saves over `source` later must not change what is published.

@@ -15,8 +15,9 @@ import numpy as np
 from ledger.base import Digest
 from node.clock import Clock
 from node.errors import Malformed, NotFound
+from node.progress import OnProgress
 from node.shards.asking import Asker
-from node.shards.manifest import Manifest, Progress
+from node.shards.manifest import Manifest
 from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 
@@ -100,7 +101,7 @@ class Transfer:
         self._offered: list[int] = []  # the next one last
         self._moved_at = clock.monotonic()
 
-    async def run(self, progress: Progress) -> None:
+    async def run(self, progress: OnProgress) -> None:
         """Returns when every chunk is stored.
 
         Raises:
@@ -121,7 +122,7 @@ class Transfer:
                 each.cancel()
             await asyncio.gather(*tasks, watch, return_exceptions=True)
 
-    async def _work(self, progress: Progress) -> None:
+    async def _work(self, progress: OnProgress) -> None:
         while self._missing:
             if self._clock.monotonic() - self._moved_at > self._pace.patience_seconds:
                 raise NotFound(self._account())
@@ -139,7 +140,7 @@ class Transfer:
                 self._flying.discard(flight)
                 self._ask_later(wanted)
 
-    async def _receive(self, wanted: _Wanted, flight: _Flight, wait: int, progress: Progress) -> None:
+    async def _receive(self, wanted: _Wanted, flight: _Flight, wait: int, progress: OnProgress) -> None:
         source = flight.source
         try:
             async with flight.end:

@@ -4,7 +4,7 @@ Forward and backward run in bfloat16 from the very weights that are published, s
 a float32 copy instead makes the two policies differ by more than a step does. N output tokens of a micro-batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ledger.base import Version
 from node.errors import Malformed
+from node.progress import OnProgress
 from node.training.advantages import group_advantages, is_informative
 from node.training.batch import GroupId, TrainingGroup
 from node.training.checkpoint import KEEP, State, latest_state, save_state
@@ -27,8 +28,6 @@ from node.training.model import CausalModel
 from node.training.packing import MicroBatch, Output, pack, strips_of
 
 MAX_ASYNC_LEVEL = 255  # the RunSpec's bound: an older group can never be selected again
-
-Progress = Callable[[int, int], None]  # (done, total) output tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,12 @@ class Learner:
     def consumed(self) -> frozenset[GroupId]:
         return frozenset(self._consumed)
 
-    def step(self, groups: Sequence[TrainingGroup], progress: Progress) -> StepReport:
+    def step(self, groups: Sequence[TrainingGroup], progress: OnProgress) -> StepReport:
         """Takes `groups` as one batch: afterwards `version` is one more and they are consumed.
 
         The weights stay as they are where no group has rewards that differ, or a gradient is not finite; the report
-        says so. Each optimiser step is over whole groups, its loss the mean over all their output tokens.
+        says so. Each optimiser step is over whole groups, its loss the mean over all their output tokens,
+        which `progress` hears of.
 
         Raises: Malformed: tokens that the model does not have; nothing has changed then.
         """
@@ -114,7 +114,7 @@ class Learner:
         self.version, self._consumed = state.version, dict(state.consumed)
         return True
 
-    def _train(self, parts: Sequence[Sequence[MicroBatch]], progress: Progress) -> list[_Update]:
+    def _train(self, parts: Sequence[Sequence[MicroBatch]], progress: OnProgress) -> list[_Update]:
         """One optimiser step per part. Old log-probabilities are those of the weights at the start of the batch."""
         total, done = sum(batch.tokens for part in parts for batch in part), 0
         old = [[self._logprobs(self._model, batch) for batch in part] for part in parts] if len(parts) > 1 else None

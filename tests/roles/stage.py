@@ -11,9 +11,10 @@ from eth_account.signers.local import LocalAccount
 
 from ledger.base import Ledger
 from ledger.memory import MemoryLedger
-from node.engines.base import Policy, Progress
+from node.engines.base import Policy
 from node.engines.scripted import ScriptedEngine
 from node.errors import EngineError
+from node.progress import OnProgress
 from node.rollouts.rollout import Replay, Rollout, Sample
 
 SPEED = 40.0  # seconds of the fast clock in one of the machine's
@@ -31,12 +32,12 @@ class Engineered(ScriptedEngine):
         self.generated = self.replayed = 0
         self.failures, self.error = failures, error or EngineError("out of memory")
 
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: Progress) -> list[Sample]:
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
         self.generated += 1
         self._perhaps_fail()
         return super().generate(seed, prompts, progress)
 
-    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: Progress) -> list[Replay]:
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
         self.replayed += 1
         self._perhaps_fail()
         return super().replay(seed, rollouts, progress)
