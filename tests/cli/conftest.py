@@ -1,4 +1,4 @@
-"""A chain with a run on it, for commands that ask one, and wallets that unlock at once."""
+"""A chain with a run on it, for commands that ask one, and wallets that unlock at once; a disk that can be full."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,6 +16,9 @@ from node.launch import Plan, build_spec, create_run
 from node.models.resolve import resolve
 from node.runspec import RunSpec
 from tests.cli.command import PASSWORD
+from tests.node.small_disk import disk
+
+__all__ = ["disk"]
 
 UNBONDING_SECONDS = 600
 ROLES = ("owner", "trainer", "validator", "worker", "relay")

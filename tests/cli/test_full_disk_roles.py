@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,9 @@ from tests.cli.command import command
 from tests.cli.conftest import Chain
 from tests.cli.stage import SECONDS, staged
 from tests.ledger.rpc_proxy import RpcProxy
-from tests.node.small_disk import PAGE, Disk, small_disk
+from tests.node.small_disk import PAGE, Disk
 
 SLOTS = "0x" + keccak(text="slots(uint256,uint64,address)")[:4].hex()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
-    with small_disk(tmp_path / "disk") as made:
-        yield made
 
 
 @pytest.mark.parametrize("left", [0, 3 * PAGE])

@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,9 +32,10 @@ class Disk:
         self.filler.unlink()
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Disk]:
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
     """8 MB of which all can be used up; where this user may not mount any, the test is skipped."""
+    folder = tmp_path / "disk"
     folder.mkdir()
     mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", folder], capture_output=True, check=False)
     if mount.returncode:
