@@ -34,7 +34,7 @@ test-contracts: setup
 	$(FORGE) test --offline
 
 test-python: setup
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --timeout 3600
