@@ -58,14 +58,14 @@ class Selection:
         return self._rng.choices(usable, [self.weight(each) for each in usable])[0]
 
     def try_one(self, sources: Sequence[str]) -> str | None:
-        """As `choose`; while none of the usable is proven, every second time the one that stands first.
+        """As `choose`; but every second time of the proven ones alone or, while none is, the one that stands first.
 
-        Those that stand first are hardest to pose as: however many come behind them, one of them is asked soon.
+        However many come that nobody knows, those that have served are asked as often as all of them together; and those
+        that stand first are hardest to pose as.
         """
         usable = self.usable(sources)
-        if usable and not any(self.proven(each) for each in usable) and self._rng.random() < 0.5:
-            return usable[0]
-        return self.choose(usable)
+        trusted = [each for each in usable if self.proven(each)] or usable[:1]
+        return self.choose(trusted if self._rng.random() < 0.5 else usable)
 
     def proven(self, source: str) -> bool:
         """Whether it has sent a chunk, and has not failed since."""

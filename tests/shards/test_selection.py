@@ -79,13 +79,14 @@ def test_a_source_is_proven_when_a_chunk_came_and_nothing_failed_since(selection
     assert not selection.proven("a")
 
 
-def test_the_first_is_tried_every_second_time_while_none_is_proven(selection: Selection) -> None:
+def test_the_proven_are_tried_every_second_time_and_the_first_while_there_are_none(selection: Selection) -> None:
     many = [str(number) for number in range(30)]
     assert 230 < [selection.try_one(many) for _ in range(500)].count("0") < 290
     selection.failed("0", "stalls")
     assert 230 < [selection.try_one(many) for _ in range(500)].count("1") < 290  # the next one takes its place
     selection.succeeded("20", 4 << 20, 1.0)
     assert [selection.try_one(many) for _ in range(500)].count("1") < 50
+    assert 230 < [selection.try_one(many) for _ in range(500)].count("20") < 290
     assert selection.try_one([]) is None
 
 
