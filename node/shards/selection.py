@@ -60,8 +60,8 @@ class Selection:
     def try_one(self, sources: Sequence[str]) -> str | None:
         """As `choose`; but every second time of the proven ones alone or, while none is, the one that stands first.
 
-        However many come that nobody knows, those that have served are asked as often as all of them together; and those
-        that stand first are hardest to pose as.
+        However many come that nobody knows, those that have served are asked as often as all of them together; and
+        those that stand first are hardest to pose as.
         """
         usable = self.usable(sources)
         trusted = [each for each in usable if self.proven(each)] or usable[:1]
