@@ -1,4 +1,4 @@
-"""Chains that ledger tests run on: one in memory per test, and one anvil for all of them."""
+"""Chains that ledger tests run on: one in memory per test, one anvil for all of them, and one of a test's own."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -13,6 +13,7 @@ from ledger.devnet import Anvil
 from ledger.evm import EvmLedger
 from ledger.following import Patience
 from ledger.memory import MemoryChain, MemoryLedger
+from tests.ledger.evm_scene import EvmScene, evm_scene
 
 UNBONDING_SECONDS = 7 * 86400
 
@@ -81,3 +82,10 @@ async def world(new_world: Callable[[], MemoryWorld | EvmWorld]) -> AsyncIterato
     made = new_world()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[EvmScene]:
+    """On an anvil of the test's own, which mines a block per transaction."""
+    async with Anvil(block_time=None) as anvil:
+        yield await evm_scene(anvil)

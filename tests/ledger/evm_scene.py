@@ -78,3 +78,8 @@ async def evm_scene(anvil: Anvil) -> EvmScene:
     await owner.close()
     await provider.close()
     return EvmScene(anvil, deployment, run, node)
+
+
+async def reader(url: str, deployment: Deployment) -> EvmLedger:
+    """A ledger without an account."""
+    return await EvmLedger.connect([url], deployment, None, None)

@@ -5,7 +5,6 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,10 @@ from ledger.errors import AlreadySubmitted, InsufficientStake, Reverted, SlotMis
 from ledger.evm import EvmLedger
 from ledger.following import Patience
 from ledger.journal import Journal, SlotTaken, Stage
-from tests.ledger.evm_scene import BEACON, OTHER_ROOT, ROOT, STAKE, UNITS, EvmScene, evm_scene
+from tests.ledger.evm_scene import BEACON, OTHER_ROOT, ROOT, STAKE, UNITS, EvmScene
 from tests.ledger.rpc_proxy import RpcProxy, ask, result, wait_until
 
 TO = "0x00000000000000000000000000000000000000AA"
-
-
-@pytest.fixture
-async def scene() -> AsyncIterator[EvmScene]:
-    """On an anvil of the test's own, which mines a block per transaction."""
-    async with Anvil(block_time=None) as anvil:
-        yield await evm_scene(anvil)
 
 
 async def _tell(anvil: Anvil, method: str, *parameters: object) -> Any:

@@ -1,11 +1,14 @@
-"""Sockets for tests of weights: servers that are stopped at the end, and a session that may reach this machine."""
+"""What tests of weights share: a checkpoint, servers that are stopped at the end, a session that may reach them."""
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import aiohttp
 import pytest
 
+from node.shards.manifest import CHUNK_BYTES
 from node.transport import session
 
 
@@ -19,3 +22,13 @@ async def servers() -> AsyncIterator[AsyncExitStack]:
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
     async with session(allow_private=True) as opened:
         yield opened
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Eight chunks."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "config.json").write_bytes(b"{}")
+    (folder / "weights").write_bytes(random.Random(0).randbytes(6 * CHUNK_BYTES + 1000))
+    return folder
