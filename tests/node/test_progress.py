@@ -116,9 +116,9 @@ def test_a_total_that_shrinks_to_what_is_done_ends_at_all_of_it(clock: HandClock
 def test_a_log_gets_a_line_every_ten_seconds(clock: HandClock, capsys: pytest.CaptureFixture[str]) -> None:
     configure("worker", json_lines=True)
     progress = Progress("downloading", "bytes", clock, version=3)
-    for _ in range(50):  # looked at twice a second
+    for turn in range(50):  # looked at twice a second
         clock.now += 0.5
-        progress(progress._done + 500, 100_000)
+        progress(500 * (turn + 1), 100_000)
         progress.look()
 
     first, second = logged(capsys)
@@ -150,10 +150,11 @@ def test_it_looks_by_itself_while_it_is_entered_and_no_longer(capsys: pytest.Cap
                 looked.set()
             return self.now
 
-    with Progress("loading the model", "", Leaping()) as progress:
+    before = threading.active_count()
+    with Progress("loading the model", "", Leaping()):
         assert looked.wait(10)
-        thread = progress._looking
-    assert not thread.is_alive()
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
     assert {line["event"] for line in logged(capsys)} == {"loading the model"}
 
 

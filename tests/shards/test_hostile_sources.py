@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import Malformed, NotFound, StoreError
-from node.shards.manifest import CHUNK_BYTES, MAX_FILES
+from node.shards.manifest import CHUNK_BYTES, MAX_FILES, build
 from node.shards.store import CheckpointStore
 from node.transport import Timeouts
 from tests.shards.sources import (
@@ -52,9 +52,9 @@ def origin(tmp_path: Path, source: Path) -> CheckpointStore:
     return store
 
 
-def root_of(store: CheckpointStore) -> Digest:
-    (root,) = store._holdings
-    return root
+@pytest.fixture
+def root(source: Path) -> Digest:
+    return build(source).root
 
 
 async def broken_at(servers: AsyncExitStack, origin: CheckpointStore, kind: Kind, place: float, stall: bool) -> str:
@@ -73,7 +73,7 @@ async def broken_at(servers: AsyncExitStack, origin: CheckpointStore, kind: Kind
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_right_bytes_arrive_soon_when_a_source_ends_at_any_byte(
     kind: Kind, stall: bool, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession,
+    http: aiohttp.ClientSession, root: Digest,
 ) -> None:  # fmt: skip
     honest = await serving(servers, origin)
     pace = replace(QUICK, manifest_seconds=0.5)
@@ -81,7 +81,7 @@ async def test_the_right_bytes_arrive_soon_when_a_source_ends_at_any_byte(
     async def fetched(number: int, place: float) -> None:
         bad = await broken_at(servers, origin, kind, place, stall)
         client = downloader(tmp_path / f"leaf{number}", http, [bad, honest], pace)
-        assert contents(await client.fetch(root_of(origin))) == contents(source), place
+        assert contents(await client.fetch(root)) == contents(source), place
         assert client.selection.banned == {}, place  # a line that breaks is no lie
 
     places = [0, 1, 9, 16, 17, 30, 0.1, 0.5, 0.9, 0.999_999]  # inside the status line, the head, and the body
@@ -134,12 +134,12 @@ async def altered(servers: AsyncExitStack, origin: CheckpointStore, alter: Alter
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_source_is_never_asked_again_when_its_chunk_is_wrong(
     lie: str, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession,
+    http: aiohttp.ClientSession, root: Digest,
 ) -> None:  # fmt: skip
     liar = await altered(servers, origin, lambda data: message(LIES[lie](data)))
     sources = [liar]
     client = downloader(tmp_path / "leaf", http, sources)
-    fetch = asyncio.create_task(client.fetch(root_of(origin)))
+    fetch = asyncio.create_task(client.fetch(root))
     async with asyncio.timeout(SOON_SECONDS):
         while not client.selection.banned:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -153,19 +153,24 @@ async def test_a_source_is_never_asked_again_when_its_chunk_is_wrong(
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_another_source_is_asked_when_one_answers_for_a_chunk_with_something_else(
     failure: str, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession,
+    http: aiohttp.ClientSession, root: Digest,
 ) -> None:  # fmt: skip
     bad = await altered(servers, origin, FAILURES[failure])
     client = downloader(tmp_path / "leaf", http, [bad, await serving(servers, origin)])
 
     async with asyncio.timeout(SOON_SECONDS):
-        assert contents(await client.fetch(root_of(origin))) == contents(source)
+        assert contents(await client.fetch(root)) == contents(source)
     assert client.selection.banned == {}
 
 
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_the_error_names_source_and_answer_when_nobody_else_has_the_chunks(
-    failure: str, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    failure: str,
+    origin: CheckpointStore,
+    root: Digest,
+    tmp_path: Path,
+    servers: AsyncExitStack,
+    http: aiohttp.ClientSession,
 ) -> None:
     bad = await altered(servers, origin, FAILURES[failure])
     client = downloader(tmp_path / "leaf", http, [bad], replace(QUICK, patience_seconds=0.3))
@@ -173,7 +178,7 @@ async def test_the_error_names_source_and_answer_when_nobody_else_has_the_chunks
     with pytest.raises(
         NotFound, match=r"no chunk came for 0 s, 4494306 of 4494306 bytes are missing; asked: http.*: ."
     ) as end:
-        await client.fetch(root_of(origin))
+        await client.fetch(root)
     assert len(str(end.value)) < 700
 
 
@@ -221,12 +226,12 @@ async def test_a_source_that_sent_one_chunk_and_then_stalls_delays_the_rest_by_s
 )
 async def test_the_right_bytes_arrive_when_another_source_has_a_name_that_cannot_be_looked_up(
     name: str, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession,
+    http: aiohttp.ClientSession, root: Digest,
 ) -> None:  # fmt: skip
     client = downloader(tmp_path / "leaf", http, [f"http://{name}", await serving(servers, origin)])
 
     async with asyncio.timeout(SOON_SECONDS):
-        assert contents(await client.fetch(root_of(origin))) == contents(source)
+        assert contents(await client.fetch(root)) == contents(source)
 
 
 @pytest.mark.parametrize("name", ["a..b", "a" * 64 + ".com"])
