@@ -22,7 +22,7 @@ STEPS_BEFORE_AN_ESTIMATE = 4  # the first ones take longer
 
 
 @dataclass(slots=True)
-class Progress:
+class Estimate:
     """Lines for people, with an estimate of what is left of all networks."""
 
     networks: int
@@ -56,9 +56,9 @@ async def play_all(series: Series, seeds: int, folder: Path) -> tuple[list[Resul
     names = [(arm, seed) for seed in range(seeds) for arm in series.arms]
     stored = {name: load(folder, *name, series.parameters()) for name in names}
     missing = [name for name in names if stored[name] is None]
-    progress = Progress(len(missing), series.steps)
+    estimate = Estimate(len(missing), series.steps)
     turn = asyncio.Semaphore(series.at_once)
-    played = await asyncio.gather(*(_played(series, *name, folder, progress, turn) for name in missing))
+    played = await asyncio.gather(*(_played(series, *name, folder, estimate, turn) for name in missing))
     results = [one for one in (*stored.values(), *played) if isinstance(one, Result)]
     return sorted(results, key=lambda one: names.index((one.arm, one.seed))), _failures(played)
 
@@ -68,7 +68,7 @@ def _failures(played: Sequence[Result | str]) -> list[str]:
 
 
 async def _played(
-    series: Series, arm: str, seed: int, folder: Path, progress: Progress, turn: asyncio.Semaphore
+    series: Series, arm: str, seed: int, folder: Path, estimate: Estimate, turn: asyncio.Semaphore
 ) -> Result | str:
     """The result, which is on disk then, or why there is none; the logs stay in the latter case."""
     name = f"{arm} {seed}"
@@ -77,13 +77,13 @@ async def _played(
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         try:
-            found = await play(series.show(arm, seed, place), _connect, lambda line: progress.line(name, line))
+            found = await play(series.show(arm, seed, place), _connect, lambda line: estimate.line(name, line))
         except RoleFailed as error:
             return f"{name}: {error}"
         made = result(arm, seed, series.parameters(), series.rows, found)
         await asyncio.to_thread(save, made, folder)
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
-        progress.finished(name)
+        estimate.finished(name)
         return made
 
 
