@@ -172,7 +172,10 @@ def _start(command: list[str]) -> subprocess.Popen[str]:
             preexec_fn=_dies_with_parent(),
         )
     except OSError as problem:
-        raise DevnetError(f"{command[0]} cannot be started: {problem.strerror}") from problem
+        raise DevnetError(
+            f"{command[0]} cannot be started: {problem.strerror}: make it executable, or name another in the "
+            "environment variable ANVIL"
+        ) from problem
 
 
 def _dies_with_parent() -> Callable[[], None] | None:

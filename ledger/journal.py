@@ -19,6 +19,7 @@ from ledger.base import Address, Digest
 from ledger.errors import LedgerError
 
 FORMAT: Final = 1  # of the database
+DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # also a quota, and a limit of the process
 
 
 class JournalError(LedgerError):
@@ -220,7 +221,7 @@ class Journal:
 
 def _explained(name: str, problem: sqlite3.Error | OSError) -> str:
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF  # the rest of it only says where
-    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or getattr(problem, "errno", 0) == errno.ENOSPC:
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or getattr(problem, "errno", 0) in DISK_FULL:
         advice = (
             "its disk is full or failing, and nothing is signed that is not written down. Make room, then run this "
             "again: it goes on from there"

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ledger.journal import DISK_FULL
 from node.errors import ConfigError, StoreError
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def disk_refused(what: Path | str, error: OSError) -> StoreError:
     """What the operating system said about `what`, with what to do where that is known."""
     said = error.strerror or str(error)
-    if error.errno in FULL:
+    if error.errno in DISK_FULL:
         limit = "this process may not write a file so large" if error.errno == errno.EFBIG else "the disk is full"
         return StoreError(
             f"{what}: {said}: {limit}. Make room (`intellect-node paths` names the folders), then run this again: it "
@@ -64,7 +64,7 @@ def require_writable(folder: Path) -> None:
             file.write(b"\0")
             file.flush()
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL:
             raise disk_refused(folder, error) from error
         raise ConfigError(
             f"folder {folder} cannot be written to ({error.strerror or error}): correct its owner or mode, or name "
@@ -121,5 +121,5 @@ def locked(path: Path) -> Iterator[None]:
                 f"another process of this machine already runs this key in this run (it holds {path}): stop it first"
             ) from error
         except OSError as error:
-            raise StoreError(f"{path} cannot be locked: {error.strerror or error}") from error
+            raise disk_refused(f"{path} cannot be locked", error) from error
         yield

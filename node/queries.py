@@ -9,8 +9,8 @@ from typing import Any
 from ledger.base import NOBODY, Digest, Ledger, RunId, State, Version
 from node.clock import SystemClock
 from node.config import Home, StateFolder
-from node.errors import ConfigError, NotFound, StoreError
-from node.files import locked
+from node.errors import ConfigError, NotFound
+from node.files import disk_refused, locked
 from node.log import seconds_text
 from node.progress import Progress
 from node.record import Record
@@ -137,4 +137,4 @@ def delete_unused(folder: Path) -> None:
         with locked(StateFolder(folder).lock):
             rmtree(folder)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be deleted: {error.strerror or error}") from error
+        raise disk_refused(f"{folder} cannot be deleted", error) from error

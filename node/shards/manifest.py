@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from ledger.base import Digest
 from ledger.parsing import first_problem
 from node.errors import Malformed, StoreError
+from node.files import disk_refused
 from node.progress import OnProgress
 from node.runspec import Hex32
 from node.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
@@ -104,7 +105,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
     try:
         found = sorted(path for path in folder.iterdir() if re.fullmatch(NAME, path.name) and path.is_file())
     except OSError as error:
-        raise StoreError(f"checkpoint folder {folder}: {error.strerror}") from error
+        raise disk_refused(f"checkpoint folder {folder}", error) from error
     if not found:
         raise StoreError(f"checkpoint folder {folder} has no files")
     return found
@@ -129,7 +130,7 @@ def build(folder: Path, progress: OnProgress | None = None) -> Manifest:
             if path.suffix == SAFETENSORS:
                 tensors.extend(read_tensors(path))
     except OSError as error:
-        raise StoreError(f"checkpoint folder {folder}: {error}") from error
+        raise disk_refused(error.filename or f"checkpoint folder {folder}", error) from error
     manifest = Manifest(tuple(files), tuple(sorted(tensors, key=lambda tensor: tensor.name)))
     return Manifest.parse(manifest.encode())
 

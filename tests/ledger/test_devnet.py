@@ -109,6 +109,16 @@ def test_a_named_binary_is_taken_and_a_missing_one_is_told(monkeypatch: pytest.M
         find_anvil()
 
 
+async def test_a_named_binary_that_may_not_be_run_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "my-anvil").touch(mode=0o644)
+    monkeypatch.setenv("ANVIL", str(tmp_path / "my-anvil"))
+    with pytest.raises(DevnetError, match="my-anvil cannot be started: Permission denied: make it executable"):
+        async with Anvil():
+            pass
+
+
 def test_a_binary_installed_by_npm_above_the_working_folder_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
