@@ -1,22 +1,18 @@
-"""A run on a chain of its own, which a test may end and begin again, and roles as processes."""
+"""Roles as processes, on a chain of a test's own."""
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger.base import Digest, RunId
-from ledger.deploy import deploy
 from ledger.devnet import Anvil
-from ledger.evm import EvmLedger
-from ledger.keys import import_key
-from node.launch import Plan, build_spec, create_run
-from node.models.resolve import resolve
-from tests.cli.command import PASSWORD, SECRETS, process
+from tests.cli.chain import Chain, prepared
+from tests.cli.command import SECRETS, process
 
 SECONDS = 90.0  # to come up beside other tests
+COMMANDS = {"trainer": "train", "worker": "join", "relay": "relay"}
 
 
 @dataclass
@@ -47,30 +43,17 @@ class Role:
 
 @dataclass
 class Stage:
-    """A run on a chain of its own, which a test may end and begin again."""
+    """A chain that a test may end and begin again, and the roles that were started on it."""
 
-    folder: Path
-    rpc_url: str
-    run: RunId
-    root: Digest
-    ledger: Callable[[int], Awaitable[EvmLedger]]
-    anvil: Anvil
+    chain: Chain
     roles: list[Role] = field(default_factory=list)
 
-    def wallet(self, name: str, number: int) -> Path:
-        """A new one with the key of anvil's account `number`."""
-        path = self.folder / f"{name}.json"
-        import_key(path, bytes(self.anvil.accounts[number].key).hex(), PASSWORD, iterations=1)
-        return path
-
-    def role(self, name: str, number: int, *more: str, url: str | None = None) -> Role:
-        return self.again(name, self.wallet(name, number), self.folder / name, url or self.rpc_url, *more)
-
-    def again(self, name: str, wallet: Path, home: Path, url: str, *more: str) -> Role:
-        """A role's process, for the first time or once more."""
+    def start(self, role: str, *more: str, url: str | None = None, home: Path | None = None) -> Role:
+        """A process of the role, for the first time or once more; `url` is its endpoint where not the chain's."""
+        chain = self.chain
         running = process(
-            name, "--wallet", wallet, "--run", str(self.run), "--host", "127.0.0.1", "--allow-private", "--rpc", url,
-            "--deployment", self.folder / "contracts.json", *more, home=home,
+            COMMANDS[role], "--wallet", chain.wallets[role], "--run", str(chain.run), "--host", "127.0.0.1",
+            "--allow-private", *chain.at(url), *more, home=home or chain.folder / role,
         )  # fmt: skip
         self.roles.append(Role(running))
         return self.roles[-1]
@@ -83,21 +66,9 @@ class Stage:
 
 @asynccontextmanager
 async def staged(folder: Path, state: Path | None = None) -> AsyncIterator[Stage]:
-    base = resolve("tiny", lambda _: None)
+    """A block a second; `state` is where the chain is kept when it ends."""
     async with Anvil(block_time=1, state=state) as anvil:
-        deployment = await deploy(anvil.rpc_url, anvil.accounts[0], 600)
-        deployment.save(folder / "contracts.json")
-        spec = build_spec("tiny", base, Plan("outage", max_steps=1, max_open=1))
-        keys = [account.address for account in anvil.accounts]
-
-        async def ledger(number: int) -> EvmLedger:
-            return await EvmLedger.connect([anvil.rpc_url], deployment, anvil.accounts[number], None)
-
-        owner = await ledger(0)
-        run = await create_run(owner, spec, keys[1], [keys[2]], 1, [keys[3]], 10**21)
-        await owner.close()
-        root = Digest(bytes.fromhex(spec.model.manifest_root))
-        stage = Stage(folder, anvil.rpc_url, run, root, ledger, anvil)
+        stage = Stage(await prepared(anvil, folder))
         try:
             yield stage
         finally:

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from ledger.provider import TIMEOUT_SECONDS
+from tests.cli.chain import Chain
 from tests.cli.command import Answer, command
-from tests.cli.conftest import Chain
 from tests.ledger.rpc_proxy import RpcProxy, ask, error, result
 
 

@@ -10,8 +10,8 @@ from aiohttp import web
 from eth_utils.crypto import keccak
 
 from ledger.base import Submitted
+from tests.cli.chain import Chain
 from tests.cli.command import command
-from tests.cli.conftest import Chain
 from tests.cli.stage import SECONDS, staged
 from tests.ledger.rpc_proxy import RpcProxy
 from tests.node.small_disk import PAGE, Disk
@@ -51,18 +51,17 @@ async def test_a_worker_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Di
             await room.wait()
         return None
 
-    async with staged(tmp_path) as stage, RpcProxy(stage.rpc_url, hold) as proxy:
-        trainer = stage.role("train", 1, "--model", "tiny")
+    async with staged(tmp_path) as stage, RpcProxy(stage.chain.anvil.rpc_url, hold) as proxy:
+        trainer = stage.start("trainer", "--model", "tiny")
         await trainer.logs("published", "version=0")
-        wallet = stage.wallet("join", 4)
 
         disk.fill(leave=1_000_000)
-        full = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
+        full = stage.start("worker", "--engine", "scripted", url=proxy.url, home=disk.folder)
         assert await full.end() == 1
         assert "free: make room" in full.lines[-1]
 
         disk.make_room()
-        worker = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
+        worker = stage.start("worker", "--engine", "scripted", url=proxy.url, home=disk.folder)
         await asyncio.wait_for(asked.wait(), SECONDS)
         disk.fill()
         room.set()
@@ -70,10 +69,10 @@ async def test_a_worker_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Di
         assert ".rollouts: No space left on device: the disk is full. Make room" in worker.lines[-1]
 
         disk.make_room()
-        worker = stage.again("join", wallet, disk.folder, proxy.url, "--engine", "scripted")
+        worker = stage.start("worker", "--engine", "scripted", url=proxy.url, home=disk.folder)
         await worker.logs("submitted", "commitment=")
-        reader = await stage.ledger(0)
-        events = await reader.events(stage.run, 0, (await reader.head()).number)
+        reader = await stage.chain.ledger("owner")
+        events = await reader.events(stage.chain.run, 0, (await reader.head()).number)
         await reader.close()
         worker.running.terminate()
         assert await worker.end() == 1
@@ -85,14 +84,13 @@ async def test_a_worker_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Di
 @pytest.mark.timeout(600)
 async def test_a_trainer_goes_on_where_its_disk_was_full(tmp_path: Path, disk: Disk) -> None:
     async with staged(tmp_path) as stage:
-        wallet = stage.wallet("train", 1)
         disk.fill(leave=1_000_000)
-        trainer = stage.again("train", wallet, disk.folder, stage.rpc_url, "--model", "tiny")
+        trainer = stage.start("trainer", "--model", "tiny", home=disk.folder)
         assert await trainer.end() == 1
         assert "No space left on device: the disk is full. Make room" in trainer.lines[-1]
 
         disk.make_room()
-        trainer = stage.again("train", wallet, disk.folder, stage.rpc_url, "--model", "tiny")
+        trainer = stage.start("trainer", "--model", "tiny", home=disk.folder)
         await trainer.logs("published", "version=0")
         trainer.running.terminate()
         assert await trainer.end() == 1

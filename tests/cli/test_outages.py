@@ -14,19 +14,19 @@ from tests.ledger.rpc_proxy import RpcProxy
 async def test_a_role_waits_for_its_chain_says_so_once_and_goes_on(tmp_path: Path) -> None:
     state = tmp_path / "chain.json"
     async with staged(tmp_path, state) as stage:
-        relay = stage.role("relay", 3)
+        relay = stage.start("relay")
         await relay.logs("serving")
-        await stage.anvil.stop()  # it writes down its chain
+        await stage.chain.anvil.stop()  # it writes down its chain
         await relay.logs("chain unreachable, trying again")
-        port = int(stage.rpc_url.rpartition(":")[2])
+        port = int(stage.chain.anvil.rpc_url.rpartition(":")[2])
         async with Anvil(block_time=1, state=state, port=port) as again:
             await relay.logs("chain back")
-            stage.anvil = again
-            trainer = await stage.ledger(1)
-            await trainer.publish_checkpoint(stage.run, Version(0), stage.root)
+            stage.chain.anvil = again
+            trainer = await stage.chain.ledger("trainer")
+            await trainer.publish_checkpoint(stage.chain.run, Version(0), stage.chain.root)
             await relay.logs("published", "version=0")
             head = await trainer.head()
-            events = await trainer.events(stage.run, 0, head.number)
+            events = await trainer.events(stage.chain.run, 0, head.number)
             await trainer.close()
             relay.running.terminate()
             code = await relay.end()
@@ -39,11 +39,11 @@ async def test_a_role_waits_for_its_chain_says_so_once_and_goes_on(tmp_path: Pat
 @pytest.mark.timeout(300)
 async def test_a_role_stops_when_its_chain_was_started_anew(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
-        relay = stage.role("relay", 3)
+        relay = stage.start("relay")
         await relay.logs("serving")
-        await stage.anvil.stop()
+        await stage.chain.anvil.stop()
         await relay.logs("chain unreachable, trying again")
-        port = int(stage.rpc_url.rpartition(":")[2])
+        port = int(stage.chain.anvil.rpc_url.rpartition(":")[2])
         async with Anvil(block_time=1, port=port):
             code = await relay.end()
 
@@ -57,17 +57,17 @@ async def test_a_role_stops_when_its_chain_was_started_anew(tmp_path: Path) -> N
 @pytest.mark.timeout(300)
 @pytest.mark.slow
 async def test_a_worker_that_loses_the_chain_while_it_commits_commits_once(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage, RpcProxy(stage.rpc_url) as proxy:
-        trainer = stage.role("train", 1, "--model", "tiny")
+    async with staged(tmp_path) as stage, RpcProxy(stage.chain.anvil.rpc_url) as proxy:
+        trainer = stage.start("trainer", "--model", "tiny")
         await trainer.logs("published", "version=0")
-        worker = stage.role("join", 4, "--engine", "scripted", url=proxy.url)
+        worker = stage.start("worker", "--engine", "scripted", url=proxy.url)
         await worker.logs("generated", "slot=0")
         await proxy.down()  # wherever its transaction is
         await worker.logs("chain unreachable")
         await proxy.up()
         await worker.logs("submitted", "commitment=")
-        reader = await stage.ledger(0)
-        events = await reader.events(stage.run, 0, (await reader.head()).number)
+        reader = await stage.chain.ledger("owner")
+        events = await reader.events(stage.chain.run, 0, (await reader.head()).number)
         await reader.close()
         for role in (worker, trainer):
             role.running.terminate()

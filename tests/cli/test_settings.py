@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
-from tests.cli.conftest import Chain
 
 BIG = "9" * 90  # over 256 bits
 STRANGER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # EIP-55's first example

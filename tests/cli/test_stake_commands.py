@@ -9,19 +9,17 @@ import pytest
 import pytest_asyncio
 
 from ledger.base import TOKEN_UNIT, RunId
-from ledger.deployment import Deployment
-from ledger.evm import EvmLedger
 from ledger.keys import create, node_key_path, unlock
 from node.launch import create_run
 from node.roles.registration import Registration
+from tests.cli.chain import UNBONDING_SECONDS, Chain
 from tests.cli.command import PASSWORD, Answer, command
-from tests.cli.conftest import UNBONDING_SECONDS, Chain
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def owned(chain: Chain) -> RunId:
     """A run of the owner's with 10 tokens in its pot."""
-    ledger = await opened(chain, 0)
+    ledger = await chain.ledger("owner")
     validators = [chain.address("validator")]
     run = await create_run(ledger, chain.spec, chain.address("trainer"), validators, 1, [], 10 * TOKEN_UNIT)
     await ledger.close()
@@ -33,15 +31,10 @@ async def staked(chain: Chain) -> int:
     """Base units that back the worker's node in the run: (penalty + bond) of the one submission that may be open."""
     create(node_key_path(chain.wallets["worker"]), PASSWORD, iterations=1)
     node = unlock(node_key_path(chain.wallets["worker"]), PASSWORD)
-    ledger = await opened(chain, 3)
+    ledger = await chain.ledger("worker")
     await Registration(ledger, node, await ledger.run(chain.run)).ensure()
     await ledger.close()
     return int(chain.spec.economics.penalty) + int(chain.spec.economics.submission_bond)
-
-
-async def opened(chain: Chain, number: int) -> EvmLedger:
-    contracts = Deployment.load(chain.contracts)
-    return await EvmLedger.connect([chain.anvil.rpc_url], contracts, chain.anvil.accounts[number], None)
 
 
 def asked(chain: Chain, role: str, home: Path, *words: str) -> Answer:
