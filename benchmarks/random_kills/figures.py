@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from random_kills.network import BATCH, Outcome
+from random_kills.opening import journalled
 
 from ledger.base import Address, Digest, Settled, State, Version
 from ledger.commitments import commitment
-from ledger.journal import Entry, Journal, Stage
+from ledger.journal import Entry, Stage
 from node.devnet.cast import Player
 from node.record import Submission
 from node.rollouts.assignment import file_units
@@ -79,7 +80,7 @@ def _judge(figures: Figures) -> None:
 def _processes(outcome: Outcome, kind: str) -> Row:
     players = outcome.players(kind)
     names = {player.name for player in players}
-    stages = Counter(entry.stage for player in players for entry in journal(player))
+    stages = Counter(entry.stage for player in players for entry in journalled(player.home))
     return {
         "role": kind,
         "processes": len(players),
@@ -90,16 +91,6 @@ def _processes(outcome: Outcome, kind: str) -> Row:
         "in vain": stages[Stage.REVERTED],
         "forgotten": stages[Stage.SENT],
     }
-
-
-def journal(player: Player) -> list[Entry]:
-    """Everything that was signed with the keys of `player`."""
-    found = []
-    for path in sorted((player.home / "journals").glob("*.sqlite")):
-        opened = Journal(path)
-        found += opened.signed()
-        opened.close()
-    return found
 
 
 # --- Work
@@ -127,7 +118,7 @@ async def _work(outcome: Outcome, player: Player, settled: Counter[Digest]) -> R
         "voided": states[State.VOIDED],
         "slashed": states[State.SLASHED],
         "open": states[State.SUBMITTED] + states[State.FAULTED],
-        "doubled": _doubled(own, journal(player), settled),
+        "doubled": _doubled(own, journalled(player.home), settled),
         "lost": lost + _vanished(outcome, player),
         "too late": late,
         "earned": f"{earned / 1e18:.2f}",
@@ -148,7 +139,7 @@ def _doubled(own: list[Submission], entries: list[Entry], settled: Counter[Diges
 
 def _vanished(outcome: Outcome, player: Player) -> int:
     """Commitments that were signed, and are not on chain though nothing refused them."""
-    signed = {e.claim.commitment for e in journal(player) if e.claim and e.stage in SENT_FOR_GOOD}
+    signed = {e.claim.commitment for e in journalled(player.home) if e.claim and e.stage in SENT_FOR_GOOD}
     return len(signed - outcome.record.submissions.keys())
 
 

@@ -12,23 +12,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from random_kills.opening import opened, small_spec
+
 from ledger.base import Ledger, RunId
-from ledger.connection import open_ledger
-from ledger.deploy import deploy
 from ledger.devnet import Anvil
 from node.devnet.cast import Cast, Player
-from node.launch import Plan, build_spec, create_run, default_pot
+from node.launch import Plan, default_pot
 from node.models.resolve import resolve
 from node.record import Record
-from node.runspec import AuditSpec, RunSpec, SlotSpec, WindowsSpec
-from node.runtime import open_run
+from node.runspec import RunSpec, WindowsSpec
 
 VALIDATORS, QUORUM, WORKERS = 4, 3, 3
 BATCH = 16  # rollouts of a step: two submissions
 WINDOWS = WindowsSpec(available=30, audit=5, settle_by=240, confirm=60, contest=10, panel=0, grace=30)
-UNBONDING_SECONDS = 600
 MANY_STEPS = 10_000  # the owner ends the run
-FUNDS_WEI = 10 * 10**18
 MOST_DEAD = 2  # at a time: a network that never has a quorum proves nothing
 TWICE = 0.2  # of the kills are of whoever came back last, within `TWICE_SECONDS`
 TWICE_SECONDS = 5.0
@@ -73,7 +70,7 @@ async def killed(choice: Choice, say: Say) -> AsyncIterator[Outcome]:
     async with Anvil() as anvil:
         cast = Cast(choice.folder, anvil.rpc_url)
         try:
-            outcome = await _begin(anvil, cast, _spec(base))
+            outcome = await _begin(anvil, cast, base)
             try:
                 await Killing(choice, outcome, say).conduct()
                 yield outcome
@@ -83,25 +80,12 @@ async def killed(choice: Choice, say: Say) -> AsyncIterator[Outcome]:
             await cast.stop()
 
 
-def _spec(base: Path) -> RunSpec:
-    """Two groups of four rollouts, every leaf audited."""
-    whole = build_spec("tiny", base, Plan("chaos", max_open=2, max_steps=MANY_STEPS))
-    slot, audit = SlotSpec(groups=2, group_size=4), AuditSpec(leaves=8)
-    return whole.model_copy(update={"slot": slot, "audit": audit, "windows": WINDOWS})
-
-
-async def _begin(anvil: Anvil, cast: Cast, spec: RunSpec) -> Outcome:
+async def _begin(anvil: Anvil, cast: Cast, base: Path) -> Outcome:
+    spec = small_spec(base, Plan("chaos", max_open=2, max_steps=MANY_STEPS), WINDOWS)
     kinds = {"trainer": 1, "relay": 1, "validator": VALIDATORS, "worker": WORKERS}
-    for name in (f"{kind}-{place + 1}" for kind, size in kinds.items() for place in range(size)):
-        await anvil.fund(cast.player(name).address, FUNDS_WEI)
-    (await deploy(anvil.rpc_url, anvil.accounts[0], UNBONDING_SECONDS)).save(cast.deployment)
-    owner = await open_ledger([anvil.rpc_url], cast.deployment, anvil.accounts[0], None)
-    address = {name: player.address for name, player in cast.players.items()}
-    validators = [who for name, who in address.items() if name.startswith("validator")]
+    names = [f"{kind}-{place + 1}" for kind, size in kinds.items() for place in range(size)]
     pot = default_pot(spec.model_copy(update={"max_steps": 200}))
-    run = await create_run(owner, spec, address["trainer-1"], validators, QUORUM, (address["relay-1"],), pot)
-    found, _ = await open_run(owner, run)
-    return Outcome(cast, owner, Record(found), spec)
+    return Outcome(cast, *await opened(anvil, cast, names, spec, QUORUM, pot), spec)
 
 
 @dataclass(slots=True)

@@ -15,20 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.random_kills.opening import opened, small_spec
 from ledger.base import NOBODY, Ledger, RunId
-from ledger.connection import open_ledger
-from ledger.deploy import deploy
 from ledger.devnet import Anvil
 from ledger.messages import Have
 from node.devnet.cast import Cast, Player
 from node.errors import Malformed, NotFound
-from node.launch import Plan, build_spec, create_run, default_pot
+from node.launch import Plan, default_pot
 from node.models.resolve import resolve
 from node.peers.client import PeerClient
 from node.record import Record
 from node.roles.directory import validators
-from node.runspec import AuditSpec, RunSpec, SlotSpec, WindowsSpec
-from node.runtime import open_run
+from node.runspec import RunSpec, WindowsSpec
 from node.training.batch import GroupId
 from node.transport import session
 from tests.kills.points import ACCUSER, CLAIM, FIRST_STEP, FIRST_VERSION, LAST_STEP, RELAY, VALIDATOR, WORKER, Point
@@ -38,9 +36,7 @@ TRAP = str(Path(__file__).with_name("trap.py"))
 STEPS, BATCH, LEARNING_RATE = 2, 16, 1e-3  # a step takes two submissions
 PATIENCE_SECONDS = 600.0  # of this machine's clock, to get to a point: where none is reached the test fails
 JUMP_SECONDS = 10  # of the chain's clock
-FUNDS_WEI = 10 * 10**18
 WINDOWS = WindowsSpec(available=90, audit=10, settle_by=1200, confirm=200, contest=20, panel=0, grace=40)
-UNBONDING_SECONDS = 3600
 
 
 @dataclass(slots=True)
@@ -213,11 +209,10 @@ class Campaign:
 async def survived(folder: Path) -> Campaign:
     """A campaign that is over."""
     base = resolve("tiny", lambda _: None, folder / "models")
-    spec = _spec(base)
     async with Anvil() as anvil:
         cast = Cast(folder, anvil.rpc_url)
         try:
-            campaign = await _begin(anvil, cast, spec, base)
+            campaign = await _begin(anvil, cast, base)
             try:
                 await campaign.conduct()
             finally:
@@ -227,25 +222,12 @@ async def survived(folder: Path) -> Campaign:
     return campaign
 
 
-def _spec(base: Path) -> RunSpec:
-    """Two groups of four rollouts, every leaf audited, few submissions open at a time."""
-    whole = build_spec("tiny", base, Plan("kills", max_open=4, max_steps=STEPS))
-    slot, audit = SlotSpec(groups=2, group_size=4), AuditSpec(leaves=8)
-    return whole.model_copy(update={"slot": slot, "audit": audit, "windows": WINDOWS})
-
-
-async def _begin(anvil: Anvil, cast: Cast, spec: RunSpec, base: Path) -> Campaign:
+async def _begin(anvil: Anvil, cast: Cast, base: Path) -> Campaign:
+    """Few submissions are open at a time."""
+    spec = small_spec(base, Plan("kills", max_open=4, max_steps=STEPS), WINDOWS)
     names = ("trainer", "relay", "validator-1", "validator-2", "worker", "cheater")
-    players = {name: cast.player(name) for name in names}
-    for player in players.values():
-        await anvil.fund(player.address, FUNDS_WEI)
-    (await deploy(anvil.rpc_url, anvil.accounts[0], UNBONDING_SECONDS)).save(cast.deployment)
-    owner = await open_ledger([anvil.rpc_url], cast.deployment, anvil.accounts[0], None)
-    who = [players[name].address for name in ("validator-1", "validator-2")]
-    trainer, relay = players["trainer"].address, players["relay"].address
-    run = await create_run(owner, spec, trainer, who, 2, (relay,), default_pot(spec, 64))
-    found, _ = await open_run(owner, run)
-    return Campaign(anvil, cast, spec, base, run, owner, Record(found))
+    owner, record = await opened(anvil, cast, names, spec, 2, default_pot(spec, 64))
+    return Campaign(anvil, cast, spec, base, record.run.id, owner, record)
 
 
 def _port(player: Player) -> int:

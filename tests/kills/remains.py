@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.journal import Entry, Journal
+from benchmarks.random_kills.opening import journalled
 from node.training.batch import GroupId
 
 
@@ -26,19 +26,9 @@ class Remains:
 
 def remains_of(home: Path, died: bool, log: str, name: str) -> Remains:
     """Of the one process that used `home`. It must not run."""
-    signed = (entry.claim.commitment.hex() for entry in entries(home) if entry.claim)
+    signed = (entry.claim.commitment.hex() for entry in journalled(home) if entry.claim)
     step = max(map(_version, _states(home)), default=0)
     return Remains(died, log, name, files(home), frozenset(signed), said(home), step)
-
-
-def entries(home: Path) -> list[Entry]:
-    """Everything that was ever signed with a key of `home`."""
-    found = []
-    for path in sorted((home / "journals").glob("*.sqlite")):
-        journal = Journal(path)
-        found += journal.signed()
-        journal.close()
-    return found
 
 
 def files(home: Path) -> frozenset[str]:

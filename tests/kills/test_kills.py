@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.random_kills.opening import journalled
 from ledger.base import Address, State
 from ledger.journal import Stage
 from node.roles.registration import GAS_TOP_UP_WEI, stake_per_node
@@ -21,7 +22,7 @@ from node.training.hyper import SMOLLM2
 from node.training.step import Learner
 from tests.kills.campaign import LEARNING_RATE, STEPS, Campaign, survived
 from tests.kills.points import ALL, Point
-from tests.kills.remains import consumed, entries, files, findings, said
+from tests.kills.remains import consumed, files, findings, said
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -67,7 +68,7 @@ def test_every_finished_file_of_the_honest_worker_is_committed_and_paid(campaign
 
 def test_no_slot_has_two_commitments_and_nothing_was_signed_twice(campaign: Campaign) -> None:
     slots = Counter((s.made.node, s.made.version, s.made.slot) for s in campaign.record.submissions.values())
-    signed = Counter(entry.claim.slot for entry in entries(campaign["worker"].home) if entry.claim)
+    signed = Counter(entry.claim.slot for entry in journalled(campaign["worker"].home) if entry.claim)
 
     assert set(slots.values()) == {1}
     assert set(signed.values()) == {1}
@@ -75,7 +76,7 @@ def test_no_slot_has_two_commitments_and_nothing_was_signed_twice(campaign: Camp
 
 @pytest.mark.parametrize("name", ["trainer", "worker", "validator-1", "validator-2", "relay"])
 def test_no_transaction_took_effect_twice_and_none_is_forgotten(campaign: Campaign, name: str) -> None:
-    journal = entries(campaign[name].home)
+    journal = journalled(campaign[name].home)
     mined = Counter((entry.what, entry.data) for entry in journal if entry.stage is Stage.MINED)
 
     # An address may be announced twice: whoever came back sooner than a block could not know that it was.
@@ -85,7 +86,7 @@ def test_no_transaction_took_effect_twice_and_none_is_forgotten(campaign: Campai
 
 def test_registering_gave_stake_and_gas_exactly_once(campaign: Campaign) -> None:
     status, wanted = campaign.status, stake_per_node(campaign.record.run.params)
-    what = Counter(entry.what for entry in entries(campaign["worker"].home))
+    what = Counter(entry.what for entry in journalled(campaign["worker"].home))
 
     assert (status["allocated"], status["locked"], status["free_stake"]) == (str(wanted), "0", "0")
     assert int(status["node_gas_wei"]) <= GAS_TOP_UP_WEI
