@@ -164,6 +164,8 @@ class Trainer:
 
     async def _hand_over(self) -> None:
         """Waits, for a while, until every relay with an endpoint holds the last version."""
+        if not self.member.record.checkpoints:
+            return  # the run was ended before it had any version
         root = self.member.record.checkpoints[-1].manifest_root
         chunks = sum(len(file.chunks) for file in self.member.checkpoints.manifest(root).files)
         waiting = {url for relay in self.member.record.relays if (url := url_of(self.member.record, relay))}

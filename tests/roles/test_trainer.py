@@ -348,6 +348,16 @@ async def test_a_trainer_leaves_when_the_owner_has_ended_the_run(build: Build) -
     assert len(published(network)) == 1
 
 
+async def test_a_trainer_leaves_when_the_run_was_ended_before_it_had_a_version(build: Build) -> None:
+    network = await build(validators=1, publish=False)
+    await network.end_run()
+    trainer = (await network.trainer()).go()
+    await until(lambda: trainer.finished)
+
+    assert trainer.task is not None and trainer.task.exception() is None
+    assert published(network) == []
+
+
 async def test_a_trainer_stays_until_a_relay_has_the_last_version_and_the_relay_serves_it(build: Build) -> None:
     network = await build(validators=1)
     owner = network.connect(key(1))
