@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import logging
 import math
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from node.errors import ConfigError, Malformed, NotFound, StoreError
@@ -18,6 +21,9 @@ MAX_DETAIL_CHARACTERS = 500
 BACKLOG = 128
 SHUTDOWN_SECONDS = 2.0
 ACCEPT_PAUSE_SECONDS = 0.05  # when the process is out of file descriptors
+SAID_AGAIN_SECONDS = 60.0  # a request that no handler sees is not counted by the gate, so its log line is
+
+LOGGER = logging.getLogger(__name__)
 
 LIMITS = web.AppKey("limits", Limits)
 
@@ -60,7 +66,12 @@ async def serve(app: web.Application, host: str, port: int) -> tuple[web.AppRunn
         ) from error
     listener.setblocking(False)
     runner = web.AppRunner(
-        app, access_log=None, keepalive_timeout=limits.idle_seconds, shutdown_timeout=SHUTDOWN_SECONDS
+        app,
+        access_log=None,
+        auto_decompress=False,  # 400 kB of gzip can be 400 MB: peers send bodies as they are
+        keepalive_timeout=limits.idle_seconds,
+        logger=LOGGER,
+        shutdown_timeout=SHUTDOWN_SECONDS,
     )
     try:
         await runner.setup()
@@ -69,6 +80,25 @@ async def serve(app: web.Application, host: str, port: int) -> tuple[web.AppRunn
         listener.close()
         raise
     return runner, int(listener.getsockname()[1])
+
+
+class _Sparingly(logging.Filter):
+    """What aiohttp says of requests: nothing where they are not HTTP, and of the rest one a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._silent_until = -math.inf
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        now = time.monotonic()
+        if isinstance(error, HttpProcessingError) or now < self._silent_until:
+            return False
+        self._silent_until = now + SAID_AGAIN_SECONDS
+        return True
+
+
+LOGGER.addFilter(_Sparingly())
 
 
 class _LimitedSite(web.BaseSite):

@@ -1,6 +1,7 @@
 """Answering through real sockets: errors as problems, and limits that hold against many and slow ones."""
 
 import asyncio
+import gzip
 import json
 import socket
 import time
@@ -203,3 +204,44 @@ async def test_the_port_is_free_again_when_the_runner_is_cleaned_up() -> None:
     again, same = await serve(make_app(10), "127.0.0.1", port)
     await again.cleanup()
     assert same == port
+
+
+async def sent(base: str, request: bytes) -> bytes:
+    """The first line of what comes back for `request`."""
+    host, port = base.removeprefix("http://").rstrip("/").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET http://[::1/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_fills_no_log(request_bytes: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(ok) as base:
+        for _ in range(20):
+            await sent(base, request_bytes)
+
+    assert len(caplog.records) <= 1
+
+
+async def test_a_compressed_body_is_not_unpacked() -> None:
+    async def takes(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=str(len(await request.read())))
+
+    packed = gzip.compress(bytes(50_000_000))
+    async with (
+        serving(takes, max_body=len(packed)) as base,
+        session(allow_private=True) as http,
+        http.post(base, data=packed, headers={"Content-Encoding": "gzip"}) as response,
+    ):
+        assert await read_limited(response, 10) == str(len(packed)).encode()
