@@ -120,6 +120,8 @@ class Validator:
     async def _withheld(self, submission: Submission, case: Case) -> None:
         """Signs that nobody could get the file, if this validator was there all the time that it could be got."""
         record, since = self.member.record, self.presence.since
+        if self.member.account in case.haves:
+            return  # it was here: that it is lost is this disk's fault
         if record.head.time < record.due(submission) or since is None or since > submission.made.block.time:
             return
         audit_time = record.audit_time(submission)
