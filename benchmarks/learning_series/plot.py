@@ -22,6 +22,7 @@ def plot(series: Series, found: Sequence[Result], path: Path) -> None:
     matplotlib.use("Agg")
     matplotlib.rcParams.update({"svg.hashsalt": "intellect-node", "svg.fonttype": "none", "font.size": 10})
     from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator
 
     figure, axes = pyplot.subplots(figsize=(7, 4))
     for arm in series.arms:
@@ -30,6 +31,7 @@ def plot(series: Series, found: Sequence[Result], path: Path) -> None:
     axes.set_xlabel("version of the weights (optimiser steps)")
     axes.set_ylabel("held-out accuracy, %" if held_out else "mean reward of accepted rollouts, %")
     axes.set_title(f"{series.model}, trained by the network of processes", fontsize=11)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, loc="upper left")
