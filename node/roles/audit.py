@@ -163,12 +163,27 @@ class Auditor:
             self.loaded = None  # a fresh start for the next submission
             raise
         verdict = await asyncio.to_thread(deep, subject, dict(zip(wanted, replays, strict=True)))
+        if isinstance(verdict, Rejected) and not await self._weights_intact(made.version):
+            return Undecided("the weights that it was replayed with are damaged here")
         if isinstance(verdict, Accepted):
             self.clean[submission.made.commitment] = self.checked(submission.made.commitment).union(wanted)
         tokens = sum(len(row.output_ids) for row in rows)
         event("audited", **which, node=made.node, rollouts=len(wanted),
               **_figures(verdict) | progress.summary(tokens, "tokens"))  # fmt: skip
         return verdict
+
+    async def _weights_intact(self, version: Version) -> bool:
+        """Whether the weights here still hash to what is published: no fault is found with others.
+
+        Those that do not are removed and fetched again, and the engine loads anew. Raises: StoreError.
+        """
+        loaded, self.loaded = self.loaded, None  # also where the disk cannot be read
+        root = self.member.record.root(version)
+        if root is None or not await asyncio.to_thread(self.member.checkpoints.recheck, root):
+            warn("weights changed on this disk: no fault is found with them, they are fetched again", version=version)
+            return False
+        self.loaded = loaded
+        return True
 
     def evidence(self, submission: Submission, rejected: Rejected, engine: str) -> bytes:
         """Canonical JSON with which anyone can look at a rejection again. Blocking.

@@ -81,6 +81,15 @@ class CheckpointStore:
                 holding = self._publish(holding.manifest, root, holding.folder)
             return holding.folder if root in self._intact or self._hashed(holding) else None
 
+    def recheck(self, root: Digest) -> bool:
+        """Whether the checkpoint is whole here and every byte, hashed now, is what it was; it is removed if not.
+
+        Raises: StoreError.
+        """
+        with self._changing:
+            self._intact -= {root}
+            return self.complete(root) is not None
+
     def keep(self, roots: Collection[Digest]) -> None:
         """Deletes every checkpoint, whole or not, that is not among `roots`. Raises: StoreError."""
         kept = {root.hex() for root in roots}

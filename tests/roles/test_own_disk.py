@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ledger.base import Digest
+from ledger.base import Digest, Version
 from node.errors import StoreError
 from node.rollouts.file import decode_file, encode_file
 from node.verdicts import Check, Rejected
@@ -76,3 +76,25 @@ async def test_who_once_held_a_file_does_not_say_that_it_was_withheld(build: Bui
     await network.pass_time(2)
 
     assert network.case(validator, commitment).faults == {}
+
+
+async def test_weights_that_the_disk_changed_under_a_running_validator_accuse_nobody_and_are_fetched_again(
+    build: Build,
+) -> None:
+    network = await build(validators=1)
+    validator = await network.validator()
+    folder = validator.member.held(Version(0))
+    assert folder is not None
+    weights = next(folder.glob("*.safetensors"))
+    good = weights.read_bytes()
+    weights.chmod(0o644)
+    weights.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # after the store has hashed it, the size stays
+    validator.go()
+    commitment = await network.commit_honestly(await network.worker())
+    await network.confirmed(commitment)
+    await audit_time(network)
+
+    await until(lambda: validator.member.account in network.case(validator, commitment).no_faults)
+
+    assert network.case(validator, commitment).faults == {}
+    assert weights.read_bytes() == good

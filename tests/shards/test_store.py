@@ -184,6 +184,26 @@ def test_a_damaged_checkpoint_is_removed_when_the_store_is_opened(source: Path, 
     assert not folder.exists()
 
 
+def test_a_checkpoint_that_changed_after_it_was_hashed_is_removed_when_it_is_hashed_again(
+    source: Path, tmp_path: Path
+) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    root = store.add(source)
+    folder = store.complete(root)
+    assert folder is not None and store.recheck(root)
+    weights = folder / "weights"
+    weights.chmod(0o644)
+    with weights.open("r+b") as file:
+        file.write(b"B")
+    assert store.complete(root) == folder  # hashed once, and trusted since
+
+    assert not store.recheck(root)
+
+    assert store.complete(root) is None and not folder.exists()
+    assert not store.recheck(root)  # nor what is not here
+    assert store.add(source) == root and store.recheck(root)
+
+
 def test_a_whole_checkpoint_with_a_flipped_byte_is_not_handed_out_and_can_be_had_again(
     source: Path, tmp_path: Path
 ) -> None:
