@@ -1,8 +1,10 @@
 """Why a call to the chain did not do what it was asked.
 
 LedgerError
-|-- Unreachable    no answer: nothing is known, retry
+|-- Unreachable    no answer, or none that can be believed: nothing is known, retry
+|   |-- TimedOut (`provider`)   one endpoint's answer was not whole in time
 |   `-- Refused (`provider`)   the endpoints understood and refused
+|       `-- TooWide (`events`)   even one block's logs are too long an answer
 |-- InvalidEndpoint   the URL of an RPC endpoint is none
 |-- WrongChain     the node serves another chain than the deployment's
 |   `-- ChainReplaced (`endpoints`)   it was started anew while this process ran

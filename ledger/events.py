@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, get_args
 
 from pydantic.alias_generators import to_snake
@@ -16,10 +16,11 @@ from ledger.blocks import Headers, read_header
 from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Unreachable
 from ledger.interfaces import interface
-from ledger.provider import Refused
+from ledger.provider import Refused, TimedOut, TooLarge
 from ledger.translation import BadAnswer, reading
 
-RANGE_BLOCKS: Final = 2_000  # public endpoints take 10,000 blocks or less a request; refused ranges are halved
+RANGE_BLOCKS: Final = 2_000  # public endpoints take 10,000 blocks or less a request
+WIDENING: Final = 9 / 8  # of a range that was answered, since trying one that is too wide costs up to a time-out
 PARALLEL_HEADERS: Final = 8
 
 OF_STAKING: Final = ("Allocated",)
@@ -41,7 +42,32 @@ class Log:
     transaction: Digest
 
 
+class TooWide(Refused):
+    """The answer of a range of blocks is too long, or takes too long. Whoever pays the gas can make any range so."""
+
+
+@dataclass(slots=True)
+class Span:
+    """How many blocks are asked for at once: `now`, never over `most`."""
+
+    most: int
+    width: float
+
+    @property
+    def now(self) -> int:
+        return int(self.width)
+
+    def narrow(self, tried: int) -> None:
+        """After `tried` blocks were refused."""
+        self.width = max(1, tried // 2)
+
+    def widen(self) -> None:
+        """After a range was answered."""
+        self.width = min(self.most, self.width * WIDENING)
+
+
 _Topics = list[list[str] | None]  # for each place of a log's topics those that pass, None for all
+_Filter = tuple[Address, _Topics]
 
 
 class EventReader:
@@ -52,52 +78,42 @@ class EventReader:
         self._headers = headers
         self._coordinator = coordinator
         self._staking = staking
+        self._span = Span(RANGE_BLOCKS, RANGE_BLOCKS)
 
     async def read(self, run: RunId, first_block: int, last_block: int) -> list[base.Event]:
         """See `Ledger.events`. `last_block` must exist; an endpoint that lacks it is passed over, since it would
         answer with too few events."""
         coordinator, staking, of_run = interface("RunCoordinator"), interface("Staking"), [_topic(run)]
-        filters: list[tuple[Address, _Topics]] = [
+        filters: list[_Filter] = [
             (self._coordinator, [[coordinator.topic(name) for name in OF_RUN], of_run]),
             (self._coordinator, [[coordinator.topic(name) for name in OF_NO_RUN]]),
             (self._staking, [[staking.topic(name) for name in OF_STAKING], None, of_run]),
         ]
-        logs: list[Log] = []
-        for start in range(first_block, last_block + 1, RANGE_BLOCKS):
-            logs += await self._logs(filters, start, min(start + RANGE_BLOCKS - 1, last_block))
+        logs = await self._logs(filters, first_block, last_block, self._span)
         times = await self._times(logs)
         return [_event(log, times[log.block]) for log in logs]
 
     async def find(self, event: str, run: RunId, first_block: int, last_block: int) -> list[Log]:
         """Logs of the coordinator's `event` of `run`."""
         topics: _Topics = [[interface("RunCoordinator").topic(event)], [_topic(run)]]
-        return await self._logs([(self._coordinator, topics)], first_block, last_block)
+        blocks = max(1, last_block - first_block + 1)
+        return await self._logs([(self._coordinator, topics)], first_block, last_block, Span(blocks, blocks))
 
-    async def _logs(self, filters: Sequence[tuple[Address, _Topics]], first_block: int, last_block: int) -> list[Log]:
+    async def _logs(self, filters: Sequence[_Filter], first_block: int, last_block: int, span: Span) -> list[Log]:
         """Logs that pass one of `filters`; a range that is refused is halved until it is a single block."""
-        if first_block > last_block:
-            return []
-
-        async def question(w3: Web3) -> list[Log]:
-            if await read_header(w3, last_block) is None:
-                raise BadAnswer(f"lags behind block {last_block}")
-            logs: dict[tuple[int, int], Log] = {}
-            for address, topics in filters:
-                wanted: Any = {"address": address, "topics": topics, "fromBlock": first_block, "toBlock": last_block}
-                for entry in await w3.eth.get_logs(wanted):
-                    log = read_log(entry) if _passes(entry, address, topics) else None
-                    if log is None or not first_block <= log.block <= last_block:
-                        raise BadAnswer("a log that was not asked for")
-                    logs[log.block, log.index] = log
-            return [logs[place] for place in sorted(logs)]
-
-        try:
-            return await self._endpoints.ask(question)
-        except Refused:
-            if first_block == last_block:
-                raise
-            middle = (first_block + last_block) // 2
-            return await self._logs(filters, first_block, middle) + await self._logs(filters, middle + 1, last_block)
+        logs: list[Log] = []
+        while first_block <= last_block:
+            last = min(first_block + span.now - 1, last_block)
+            try:
+                logs += await self._endpoints.ask(partial(_logs_of, filters, first_block, last))
+            except Refused:
+                if first_block == last:
+                    raise
+                span.narrow(last - first_block + 1)
+            else:
+                first_block = last + 1
+                span.widen()
+        return logs
 
     async def _times(self, logs: Sequence[Log]) -> dict[int, int]:
         """Timestamps of the blocks of `logs`."""
@@ -114,6 +130,25 @@ class EventReader:
 
         await asyncio.gather(*(read(number) for number in hashes))
         return times
+
+
+async def _logs_of(filters: Sequence[_Filter], first_block: int, last_block: int, w3: Web3) -> list[Log]:
+    """One endpoint's, in chain order. Raises: BadAnswer, TooWide."""
+    if await read_header(w3, last_block) is None:
+        raise BadAnswer(f"lags behind block {last_block}")
+    logs: dict[tuple[int, int], Log] = {}
+    for address, topics in filters:
+        wanted: Any = {"address": address, "topics": topics, "fromBlock": first_block, "toBlock": last_block}
+        try:
+            entries = await w3.eth.get_logs(wanted)
+        except (TooLarge, TimedOut) as problem:
+            raise TooWide(f"logs of blocks {first_block} to {last_block}: {problem}") from problem
+        for entry in entries:
+            log = read_log(entry) if _passes(entry, address, topics) else None
+            if log is None or not first_block <= log.block <= last_block:
+                raise BadAnswer("a log that was not asked for")
+            logs[log.block, log.index] = log
+    return [logs[place] for place in sorted(logs)]
 
 
 def read_log(log: LogReceipt) -> Log | None:

@@ -28,6 +28,14 @@ class Refused(Unreachable):
     """Every endpoint that answered refused the request, and not because a contract said no."""
 
 
+class TimedOut(Unreachable):
+    """The endpoint did not finish its answer in time."""
+
+
+class TooLarge(BadAnswer):
+    """The endpoint's answer is longer than is read of any, which need not be its fault: ask for less."""
+
+
 class Provider(AsyncJSONBaseProvider):
     """One endpoint. `label` is what messages may show: the path of an RPC URL is often a secret."""
 
@@ -47,7 +55,9 @@ class Provider(AsyncJSONBaseProvider):
         Raises:
             Reverted: a contract refused, which only the `EXECUTING` methods can find out.
             Refused: the endpoint understood and refused.
+            TimedOut: no whole answer in time.
             Unreachable: no answer.
+            TooLarge: an answer over `MAX_ANSWER_BYTES`.
             BadAnswer: anything else.
         """
         request = self.form_request(method, params)
@@ -55,7 +65,9 @@ class Provider(AsyncJSONBaseProvider):
             status, content = await self._exchange(request)
         except aiohttp.InvalidURL:
             raise Unreachable("its URL cannot be asked") from None  # the error is the URL
-        except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        except TimeoutError as problem:  # an OSError too
+            raise TimedOut(str(problem) or type(problem).__name__) from None
+        except (aiohttp.ClientError, OSError) as problem:
             raise Unreachable(str(problem) or type(problem).__name__) from None  # the cause holds the URL
         result = checked(method, result_of(_parsed(content, status), request["id"], method))
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
@@ -65,7 +77,7 @@ class Provider(AsyncJSONBaseProvider):
             await self._session.close()
 
     async def _exchange(self, request: RPCRequest) -> tuple[int, bytes]:
-        """HTTP status and body of the answer; BadAnswer where it is too long."""
+        """HTTP status and body of the answer; TooLarge where it is too long."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=CONNECTIONS)
             self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
@@ -77,7 +89,7 @@ class Provider(AsyncJSONBaseProvider):
             async for part in response.content.iter_chunked(2**16):
                 content += part
                 if len(content) > MAX_ANSWER_BYTES:
-                    raise BadAnswer(f"an answer over {MAX_ANSWER_BYTES} bytes")
+                    raise TooLarge(f"an answer over {MAX_ANSWER_BYTES} bytes")
             return response.status, bytes(content)
 
 

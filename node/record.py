@@ -4,11 +4,12 @@ Everything here can be recomputed by anyone from the chain alone; nothing in it 
 """
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from ledger.base import (
+    UNDECIDED,
     Address,
     Allocated,
     Block,
@@ -31,6 +32,7 @@ from ledger.base import (
     Version,
     Voided,
 )
+from ledger.errors import Unreachable
 from node.verdicts import Check
 
 MAX_ENDPOINTS = 1 << 16  # remembered, of all who announce one: for the gas alone anyone may
@@ -72,7 +74,7 @@ class Record:
     async def sync(self, ledger: Ledger) -> list[Event]:
         """Reads up to the last confirmed block; returns what was new. One reading at a time: no event counts twice.
 
-        Raises: Unreachable; what was read before stays applied.
+        Raises: Unreachable, also where the answer cannot be true; what was read before stays applied.
         """
         async with self.reading:
             return await self._read_on(ledger)
@@ -85,12 +87,39 @@ class Record:
         while first <= confirmed:
             last = min(first + BLOCKS_AT_ONCE - 1, confirmed)
             events = await ledger.events(self.run.id, first, last)
+            self._require_possible(events)
             for event in events:
                 self._apply(event)
             news += events
             first = self.next_block = last + 1
         self.head = head
         return news
+
+    def _require_possible(self, events: Sequence[Event]) -> None:
+        """That the contract can have made `events` after those that are applied: none is, where one cannot be.
+
+        Raises: Unreachable: an endpoint lied, or left out something earlier.
+        """
+        versions, made = len(self.checkpoints), set[Digest]()
+        slots = dict[tuple[Version, Address], int]()
+        for event in events:
+            match event:
+                case CheckpointPublished():
+                    possible = event.version == versions
+                    versions += 1
+                case Submitted():
+                    place = event.version, event.node
+                    slot = slots.setdefault(place, len(self.commits.get(place, ())))
+                    known = event.commitment in made or event.commitment in self.submissions
+                    possible = event.version < versions and event.slot == slot and not known
+                    made.add(event.commitment)
+                    slots[place] += 1
+                case Settled() | Reported() | Convicted() | Voided() | Expired() | SlashExecuted():
+                    possible = (event.commitment in made or event.commitment in self.submissions) and _has_check(event)
+                case _:
+                    possible = True
+            if not possible:
+                raise Unreachable(f"the chain's answer is not believed: {event} cannot follow what it said before")
 
     def _apply(self, event: Event) -> None:
         match event:
@@ -126,9 +155,7 @@ class Record:
             del self.endpoints[stranger]
 
     def _change(self, event: Settled | Reported | Convicted | Voided | Expired | SlashExecuted) -> None:
-        known = self.submissions.get(event.commitment)
-        if known is None:
-            return
+        known = self.submissions[event.commitment]
         match event:
             case Settled():
                 new = replace(known, state=State.SETTLED, reward=event.reward, concluded=event.block)
@@ -204,3 +231,14 @@ class Record:
     def audit_time(self, submission: Submission) -> int:
         """The first block at or after this time gives the audit beacon."""
         return submission.made.block.time + self.run.params.windows.available
+
+
+def _has_check(event: Settled | Reported | Convicted | Voided | Expired | SlashExecuted) -> bool:
+    """Whether the check that `event` names, if it names one, is one of the protocol's."""
+    match event:
+        case Reported() | Convicted():
+            return event.check in set(Check)
+        case Voided():
+            return event.check == UNDECIDED or event.check in set(Check)
+        case _:
+            return True

@@ -1,7 +1,9 @@
 """How `EvmLedger` reads events from endpoints that lag, limit, leave out or invent."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 from aiohttp import web
@@ -10,10 +12,15 @@ from hexbytes import HexBytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger.base import EndpointSet, Event
+from ledger.blocks import Headers
+from ledger.devnet import CHAIN_ID
+from ledger.endpoints import Endpoints
 from ledger.errors import Unreachable
-from ledger.events import RANGE_BLOCKS, read_log
+from ledger.events import RANGE_BLOCKS, EventReader, Span, TooWide, read_log
 from ledger.evm import EvmLedger
 from ledger.interfaces import interface
+from ledger.provider import MAX_ANSWER_BYTES
 from ledger.translation import BadAnswer
 from tests.ledger.evm_scene import EvmScene, reader
 from tests.ledger.rpc_proxy import RpcProxy, ask, error, result, wait_until
@@ -55,6 +62,83 @@ async def test_ranges_are_bounded_and_halved_where_the_endpoint_refuses_them(sce
         assert [type(event).__name__ for event in events] == ["CheckpointPublished", "Allocated"]
         assert max(spans) == last + 1
         await ledger.close()
+
+
+async def flood(request: dict) -> web.Response:
+    return web.Response(body=b" " * (MAX_ANSWER_BYTES + 1))
+
+
+async def stall(request: dict) -> web.Response:
+    await asyncio.sleep(5)
+    return result(request, [])
+
+
+async def read_through(
+    scene: EvmScene, widest: int, too_wide: Callable[[dict], Awaitable[web.Response]], blocks: int | None = None
+) -> tuple[list[Event], list[int]]:
+    """Events of an endpoint that answers `too_wide` to more than `widest` blocks, and how many were asked for."""
+    spans: list[int] = []
+
+    async def limited(request: dict) -> web.Response | None:
+        if request["method"] != "eth_getLogs":
+            return None
+        (wanted,) = request["params"]
+        spans.append(int(wanted["toBlock"], 16) - int(wanted["fromBlock"], 16) + 1)
+        return await too_wide(request) if spans[-1] > widest else None
+
+    async with RpcProxy(scene.anvil.rpc_url, limited) as proxy:
+        endpoints = Endpoints([proxy.url], CHAIN_ID, timeout_seconds=0.5)
+        at = scene.deployment
+        try:
+            last = int(await ask(scene.anvil.rpc_url, "eth_blockNumber"), 16)
+            events = EventReader(endpoints, Headers(endpoints), at.coordinator, at.staking)
+            return await events.read(scene.run, 0, last if blocks is None else blocks - 1), spans
+        finally:
+            await endpoints.close()
+
+
+@pytest.mark.parametrize(("widest", "too_wide"), [(6, flood), (6, stall)])
+async def test_every_event_is_read_once_and_in_order_when_answers_of_wide_ranges_are_too_long_or_too_slow(
+    scene: EvmScene, widest: int, too_wide: Callable[[dict], Awaitable[web.Response]]
+) -> None:
+    """Anybody can announce endpoints until the logs of any range are over what is read of an answer."""
+    stranger = await scene.connect(scene.anvil.accounts[4])
+    for number in range(12):
+        await stranger.set_endpoint(f"http://stranger-{number}")
+    last = (await stranger.head()).number
+    honest = await stranger.events(scene.run, 0, last)
+    await stranger.close()
+
+    events, spans = await read_through(scene, widest, too_wide)
+
+    assert events == honest
+    announced = [event.url for event in events if isinstance(event, EndpointSet)]
+    assert announced == [f"http://stranger-{number}" for number in range(12)]
+    assert spans[0] == last + 1
+    assert any(later > earlier for earlier, later in pairwise(spans))
+
+
+async def test_reading_ends_as_unreachable_when_one_block_alone_is_too_much(scene: EvmScene) -> None:
+    with pytest.raises(TooWide, match=f"logs of blocks 0 to 0: an answer over {MAX_ANSWER_BYTES} bytes"):
+        await read_through(scene, 0, flood, blocks=2)
+    assert issubclass(TooWide, Unreachable)
+
+
+def test_a_span_falls_by_half_and_grows_by_an_eighth_up_to_what_it_was() -> None:
+    span = Span(2000, 2000)
+    span.narrow(2000)
+    assert span.now == 1000
+    grown = []
+    for _ in range(7):
+        span.widen()
+        grown.append(span.now)
+    assert grown == [1125, 1265, 1423, 1601, 1802, 2000, 2000]
+    span.narrow(1)
+    assert span.now == 1
+    for _ in range(6):  # (9 / 8) ** 6 is 2.03
+        assert span.now == 1
+        span.widen()
+    assert span.now == 2
 
 
 async def test_an_endpoint_url_that_is_not_utf8_does_not_stop_the_reading(scene: EvmScene) -> None:

@@ -9,6 +9,7 @@ from hashing.proof import build_proofs
 from ledger.base import (
     Address,
     Block,
+    CheckpointPublished,
     Digest,
     EndpointSet,
     Event,
@@ -112,6 +113,12 @@ class Peers:
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
         return _given(self.files, url)
 
+    async def manifest(self, url: str, root: Digest, limit: int) -> bytes:
+        raise NotFound("no weights here")
+
+    async def have(self, url: str, root: Digest) -> bytes:
+        raise NotFound("no weights here")
+
     async def evidence(self, url: str, digest: Digest, limit: int) -> bytes:
         return _given(self.exhibits, url)
 
@@ -127,7 +134,10 @@ def _given(answers: dict[str, bytes], url: str) -> bytes:
 
 async def observed(peers: Peers, *events: Event) -> Observer:
     endpoints = (EndpointSet(HEAD, who, f"http://{name}") for who, name in ((LIAR, "liar"), (VALIDATOR, "validator")))
-    chain, record = Chain(*endpoints, *events), Record(Run(RUN, TRAINER, PARAMS, b"{}", SPEC.digest, 0))
+    chain, record = (
+        Chain(*endpoints, CheckpointPublished(HEAD, RUN, Version(0), Digest(bytes(32))), *events),
+        Record(Run(RUN, TRAINER, PARAMS, b"{}", SPEC.digest, 0)),
+    )
     seen = Observer(chain, SPEC, record, peers, {}, lambda _: None)  # type: ignore[arg-type]
     await seen.look()
     return seen

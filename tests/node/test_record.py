@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ledger.base import (
+    UNDECIDED,
     Address,
     Allocated,
     Block,
@@ -83,17 +84,17 @@ class Chain:
 
 
 async def test_events_count_once_when_two_readers_sync_at_once() -> None:
-    chain = Chain([submitted(1, 3), submitted(2, 4, slot=1)], 10)
+    chain = Chain([published(0, 1), submitted(1, 3), submitted(2, 4, slot=1)], 10)
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
 
     news = await asyncio.gather(*(record.sync(chain) for _ in range(3)))  # type: ignore[arg-type]
 
-    assert [len(each) for each in news] == [2, 0, 0]
+    assert [len(each) for each in news] == [3, 0, 0]
     assert [made.commitment for made in record.commits[Version(0), NODE]] == [digest(1), digest(2)]
 
 
 async def test_only_confirmed_blocks_are_read_and_each_once() -> None:
-    chain = Chain([submitted(1, 5), submitted(2, 9, slot=1)], 10)
+    chain = Chain([published(0, 1), submitted(1, 5), submitted(2, 9, slot=1)], 10)
     chain.confirmations = 3
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
     await record.sync(chain)  # type: ignore[arg-type]
@@ -106,7 +107,7 @@ async def test_only_confirmed_blocks_are_read_and_each_once() -> None:
 
 
 async def test_reading_goes_on_where_it_was_when_the_chain_stopped_answering() -> None:
-    chain = Chain([submitted(1, 5), submitted(2, 2500, slot=1)], 3000)
+    chain = Chain([published(0, 1), submitted(1, 5), submitted(2, 2500, slot=1)], 3000)
     chain.failing_from = BLOCKS_AT_ONCE
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
     with pytest.raises(Unreachable):
@@ -165,7 +166,7 @@ def test_the_beacon_block_of_early_slots_is_the_later_of_publication_and_first_a
 def test_the_beacon_block_of_later_slots_is_that_of_the_commit_two_slots_before() -> None:
     allocated = Allocated(block(1), RUN, OTHER, NODE, 1)
     mine = [submitted(1, 11, slot=0), submitted(2, 12, slot=1), submitted(3, 13, version=1, slot=0)]
-    record = record_of(published(0, 1), allocated, *mine, submitted(4, 14, node=OTHER))
+    record = record_of(published(0, 1), published(1, 2), allocated, *mine, submitted(4, 14, node=OTHER))
 
     assert record.beacon_block(Version(0), NODE, 2) == 11
     assert record.beacon_block(Version(0), NODE, 3) == 12
@@ -174,7 +175,7 @@ def test_the_beacon_block_of_later_slots_is_that_of_the_commit_two_slots_before(
 
 
 def after(*events: Event) -> Any:
-    record = record_of(submitted(1, 10), *events)
+    record = record_of(published(0, 1), submitted(1, 10), *events)
     return record, record.submissions[digest(1)]
 
 
@@ -198,7 +199,7 @@ def test_a_submission_goes_through_its_states_as_the_chain_says() -> None:
 def test_open_submissions_come_oldest_first_and_of_the_versions_asked_for() -> None:
     record = record_of(
         published(0, 1), published(1, 2), submitted(3, 10), submitted(1, 11, version=1), submitted(2, 12, slot=1),
-        Expired(block(13), RUN, digest(3)), Expired(block(13), RUN, digest(77)),
+        Expired(block(13), RUN, digest(3)),
     )  # fmt: skip
 
     assert [s.made.commitment for s in record.open_submissions()] == [digest(1), digest(2)]
@@ -234,3 +235,57 @@ def test_the_endpoints_of_those_with_a_part_stay_when_strangers_announce_any_num
     assert [endpoints.get(who) for who in (NODE, relay, node)] == ["http://part"] * 3
     assert len(endpoints) == MAX_ENDPOINTS
     assert strangers[0] not in endpoints and strangers[-1] in endpoints
+
+
+REPORTED = Reported(block(12), RUN, digest(1), OTHER, 3, 8, digest(7), 1)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        published(1000, 12),
+        published(0, 12),  # which is there
+        submitted(1, 12, slot=1),  # a commitment that is there
+        submitted(2, 12),  # a slot that is taken
+        submitted(2, 12, slot=2),
+        submitted(2, 12, version=1),  # not published
+        replace(REPORTED, check=77),
+        replace(REPORTED, check=UNDECIDED),
+        Convicted(block(12), RUN, digest(1), 3, 11, 200),
+        Voided(block(12), RUN, digest(1), 254, 1),
+        replace(REPORTED, commitment=digest(77)),
+        Convicted(block(12), RUN, digest(77), 3, 8, 200),
+        Voided(block(12), RUN, digest(77), 6, 1),
+        Settled(block(12), RUN, digest(77), OTHER, 42),
+        Expired(block(12), RUN, digest(77)),
+        SlashExecuted(block(12), RUN, digest(77), NODE, 5, digest(8)),
+    ],
+    ids=str,
+)
+async def test_nothing_of_an_answer_is_applied_when_an_event_in_it_cannot_be(lie: Event) -> None:
+    """The next answer, an honest one about the same blocks, is read as if there had been no lie."""
+    honest: list[Event] = [published(0, 1), submitted(1, 10), RelaySet(block(11), RUN, OTHER, True)]
+    chain = Chain([*honest, lie], 20)
+    record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
+
+    with pytest.raises(Unreachable, match="not believed"):
+        await record.sync(chain)  # type: ignore[arg-type]
+    assert record == Record(record.run, reading=record.reading)
+
+    chain.all = [*honest, REPORTED, Voided(block(13), RUN, digest(1), UNDECIDED, 0)]
+    assert await record.sync(chain) == chain.all  # type: ignore[arg-type]
+    assert record.submissions[digest(1)].state == State.VOIDED
+
+
+async def test_an_event_that_cannot_follow_what_was_applied_earlier_is_not_believed() -> None:
+    chain = Chain([published(0, 1), submitted(1, 10)], 20)
+    record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
+    await record.sync(chain)  # type: ignore[arg-type]
+
+    for lie in (published(2, 25), submitted(1, 25, slot=1), submitted(2, 25)):
+        chain.all, chain.tip = [lie], 30
+        with pytest.raises(Unreachable, match="not believed"):
+            await record.sync(chain)  # type: ignore[arg-type]
+
+    chain.all = [published(1, 25), submitted(2, 25, slot=1), Expired(block(26), RUN, digest(1))]
+    assert await record.sync(chain) == chain.all  # type: ignore[arg-type]
