@@ -63,12 +63,21 @@ class Statements:
         if self.peers is not None and submission.state != State.SETTLED:
             answered = await self._ask_all(submission.made.commitment, case)
         heard = answered or bool(case.messages())
-        holders = tuple(sorted(case.haves)) if heard else None
+        holders = self._holders(submission, case) if heard else None
         for who, digest in self._named(submission, case):
             evidence = await self._evidence(who, digest)
             if evidence is not None and evidence.claim.commitment == submission.made.commitment:
                 return Known(holders, evidence.rejected, digest)
         return Known(holders)
+
+    def _holders(self, submission: Submission, case: Case) -> tuple[Address, ...]:
+        """Who signed to hold the file in time, ascending: what came later does not count for acceptance.
+
+        A Have is dated by a block, and the first block at or after the audit time draws.
+        """
+        drawn = self.record.audit_time(submission)
+        times = {who: said_have(case, who) for who in case.haves}
+        return tuple(sorted(who for who, time in times.items() if time is not None and time < drawn))
 
     async def _ask_all(self, commitment: Digest, case: Case) -> bool:
         """Adds to `case` what the validators say; whether any answered."""
@@ -132,6 +141,8 @@ class Statements:
 
 
 def _read(path: Path) -> bytes | None:
+    if not path.is_file():  # a pipe in its place would be waited for
+        return None
     try:
         with path.open("rb") as file:
             return file.read(MAX_EVIDENCE_BYTES + 1)

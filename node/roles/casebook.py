@@ -145,6 +145,8 @@ class Casebook:
         """What was written down about `commitment`; looked at when it was, and not again. Blocking."""
         path = self.path(commitment)
         try:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise OSError("not a regular file")
             return [SignedMessage.parse(row) for row in from_json(path.read_bytes())]
         except FileNotFoundError:
             return []

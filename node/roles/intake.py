@@ -65,7 +65,7 @@ class Intake:
         return not self.holds(commitment) and not is_past(self.member.record, submission)
 
     def holds(self, commitment: Digest) -> bool:
-        return self.store.path(commitment).exists()
+        return self.store.holds(commitment)
 
     def path(self, commitment: Digest) -> Path:
         """Where the file lies. Raises: NotFound."""

@@ -4,10 +4,12 @@ A worker puts its file before it sends the commitment: the name binds version, s
 file belongs to an assignment exactly if the commitment recomputed from both is the file's name. Nothing else is kept.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISREG
 from threading import Lock
 
 from ledger.base import Digest
@@ -46,17 +48,30 @@ class RolloutStore:
             self._prepare()
             write_atomically(path, data)
 
+    def holds(self, commitment: Digest) -> bool:
+        """Whether its file is here. Raises: StoreError."""
+        path = self.path(commitment)
+        with _translated(path):
+            try:
+                return S_ISREG(path.lstat().st_mode)
+            except FileNotFoundError:
+                return False
+
     def get(self, commitment: Digest) -> bytes | None:
-        """The file, or None where there is none.
+        """The file, or None where there is none: a folder, a pipe or a link in its place was not put here.
 
         Raises:
             StoreError: it cannot be read, or is over `MAX_FILE_BYTES`.
         """
         path = self.path(commitment)
         with _translated(path):
+            if not self.holds(commitment):
+                return None
             try:
-                with path.open("rb") as file:
-                    data = file.read(MAX_FILE_BYTES + 1) if path.stat().st_size <= MAX_FILE_BYTES else None
+                with open(path, "rb", opener=_open_without_waiting) as file:
+                    if not S_ISREG((status := os.fstat(file.fileno())).st_mode):
+                        return None
+                    data = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else None
             except FileNotFoundError:
                 return None
         if data is None or len(data) > MAX_FILE_BYTES:
@@ -86,6 +101,11 @@ class RolloutStore:
         for leftover in self._folder.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._prepared = True
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Neither waits for a pipe's writer nor follows a link, where the system can be told so."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
 @contextmanager

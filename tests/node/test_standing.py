@@ -71,6 +71,24 @@ async def test_an_open_submission_names_who_holds_it_where_validators_can_be_ask
     assert (asked["due"], asked["expires_at"]) == (asked["submitted_at"] + 12, asked["submitted_at"] + 120)
 
 
+async def test_who_took_the_file_after_the_audit_was_drawn_is_not_told_as_holding_it(
+    build: Build, peers: PeerClient
+) -> None:
+    network = await build(validators=2)
+    early = (await network.validator(0)).go()
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    await network.confirmed(commitment)
+    await network.pass_time(7)
+    late = (await network.validator(1)).go()
+    await until(lambda: all(len(network.case(part, commitment).haves) == 2 for part in (early, late)))
+
+    (asked,) = (await told(network, worker, WALLET, peers))["submissions"]
+
+    assert asked["holders"] == [early.member.account]
+    assert asked["why"].endswith("; held by 1 of 2 validators (2 needed)")
+
+
 async def test_what_voided_a_submission_is_told_with_what_validators_measured(build: Build, peers: PeerClient) -> None:
     network = await build(validators=2)
     (validator, _) = await network.all_validators()

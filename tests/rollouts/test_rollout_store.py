@@ -84,6 +84,38 @@ def test_a_file_beyond_all_limits_is_not_read(folder: Path) -> None:
         store.get(ONE)
 
 
+def stand_in(kind: str, path: Path) -> None:
+    """Puts something that is no regular file at `path`."""
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case link:
+            path.symlink_to(link)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "/dev/zero", "/etc/hosts"])
+def test_what_is_no_regular_file_is_not_read_and_counts_as_not_here(folder: Path, kind: str) -> None:
+    store = RolloutStore(folder)
+    folder.mkdir(parents=True)
+    stand_in(kind, store.path(ONE))
+
+    assert (store.get(ONE), store.holds(ONE)) == (None, False)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "/dev/zero"])
+def test_a_file_takes_the_place_of_what_is_no_regular_file(folder: Path, kind: str) -> None:
+    store = RolloutStore(folder)
+    folder.mkdir(parents=True)
+    stand_in(kind, store.path(ONE))
+
+    store.put(ONE, b"rows")
+
+    assert (store.get(ONE), store.holds(ONE)) == (b"rows", True)
+
+
 def test_errors_of_the_disk_name_the_path(tmp_path: Path) -> None:
     (tmp_path / "taken").write_bytes(b"a file, not a folder")
     store = RolloutStore(tmp_path / "taken")
