@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ledger.base import WHOLE_FILE, Digest
 from ledger.errors import Unreachable
 from ledger.messages import Have
-from node.errors import Malformed, NotFound
+from node.errors import Malformed, NotFound, StoreError
 from node.log import warn
 from node.record import Submission
 from node.roles.acceptance import Acceptance
@@ -62,9 +62,11 @@ class Validator:
     inquiries: dict[Digest, asyncio.Task[None]] = field(default_factory=dict)
     pruned: float = float("-inf")
     pauses: Pauses = field(init=False)
+    reluctance: Pauses = field(init=False)  # of what failed when it was to be signed for
 
     def __post_init__(self) -> None:
         self.pauses = Pauses(self.member.clock)
+        self.reluctance = Pauses(self.member.clock)
 
     async def run(self) -> None:
         """Validates until the run has ended and every submission is final."""
@@ -94,10 +96,20 @@ class Validator:
     async def _close(self) -> None:
         while True:
             try:
-                await self.closer.close(self.acceptable)
+                await self.closer.close(self._accepts_guarded)
             except Unreachable as error:
                 self.member.chronicle.lost(error)
+            except StoreError as error:  # a case file's: the next round tries again
+                warn("closing interrupted, trying again", reason=error)
             await self.member.wait()
+
+    async def _accepts_guarded(self, submission: Submission) -> bool:
+        commitment = submission.made.commitment
+        if self.reluctance.rests(commitment):
+            return False
+        accepts = await self.guard("accepting", commitment, self.acceptable(submission))
+        self.reluctance.note(commitment, done=accepts is not None)
+        return bool(accepts)
 
     async def _attend_guarded(self, submission: Submission) -> None:
         commitment = submission.made.commitment
@@ -184,8 +196,10 @@ class Validator:
     def _tidy(self) -> None:
         """Drops from memory what concerns submissions that have become final."""
         known = {*self.casebook.cases, *self.auditor.known(), *self.examiner.known(), *self.closer.known()}
-        for commitment in filter(self.member.record.is_final, known | {*self.inquired, *self.pauses.resting}):
+        known |= {*self.inquired, *self.pauses.resting, *self.reluctance.resting}
+        for commitment in filter(self.member.record.is_final, known):
             self.pauses.forget(commitment)
+            self.reluctance.forget(commitment)
             self.casebook.forget(commitment)
             self.auditor.forget(commitment)
             self.examiner.forget(commitment)

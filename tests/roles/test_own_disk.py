@@ -1,13 +1,15 @@
 """A validator whose own disk spoils what it holds: nobody is accused for that, and what was lost is fetched again."""
 
 import asyncio
+import os
 from dataclasses import replace
 
 import pytest
 
-from ledger.base import Digest, Version
+from ledger.base import Digest, State, Version
 from node.errors import StoreError
 from node.rollouts.file import decode_file, encode_file
+from node.rollouts.store import MAX_FILE_BYTES
 from node.verdicts import Check, Rejected
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import until
@@ -98,3 +100,18 @@ async def test_weights_that_the_disk_changed_under_a_running_validator_accuse_no
 
     assert network.case(validator, commitment).faults == {}
     assert weights.read_bytes() == good
+
+
+async def test_a_file_that_cannot_be_read_leaves_the_validator_at_work_and_the_others_settle(build: Build) -> None:
+    network = await build(validators=1)
+    validator = (await network.validator()).go()
+    honest = await network.commit_honestly(await network.worker(200))
+    await network.confirmed(honest)
+    bad = await network.commit_honestly(await network.worker(300))
+    await network.confirmed(bad)
+    assert bad not in validator.role.auditor.draws  # its file is yet to be read for the draw
+    os.truncate(validator.role.intake.store.path(bad), MAX_FILE_BYTES + 1)  # sparse: takes no room
+    await audit_time(network)
+
+    assert await network.settled(honest) == State.SETTLED
+    assert not validator.finished and network.state(bad) == State.SUBMITTED
