@@ -16,35 +16,14 @@ from ledger.base import Digest
 from node.errors import Malformed, NotFound, StoreError
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.store import CheckpointStore
+from tests.shards.checkpoints import checkpoint, chunks_of, contents, four_chunks
 
 SOME = Digest(bytes(32))
 
 
-def checkpoint(folder: Path, **files: bytes) -> Path:
-    folder.mkdir()
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    return folder
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Four chunks: two and a short one in `weights`, one in `config`."""
-    weights = b"a" * CHUNK_BYTES + b"b" * CHUNK_BYTES + b"tail"
-    return checkpoint(tmp_path / "source", config=b"{}", weights=weights)
-
-
-def chunks_of(source: Path) -> list[tuple[int, int, bytes]]:
-    found = []
-    for index, path in enumerate(sorted(source.iterdir())):
-        data = path.read_bytes()
-        for chunk, start in enumerate(range(0, len(data), CHUNK_BYTES)):
-            found.append((index, chunk, data[start : start + CHUNK_BYTES]))
-    return found
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return four_chunks(tmp_path / "source")
 
 
 def test_a_checkpoint_is_whole_when_it_was_added(source: Path, tmp_path: Path) -> None:
@@ -277,64 +256,6 @@ def test_a_listener_hears_of_every_chunk_when_it_becomes_available(source: Path,
 
 
 # --- Two stores on one folder
-
-
-def test_two_stores_finish_one_checkpoint_when_they_share_a_folder(source: Path, tmp_path: Path) -> None:
-    first, second = CheckpointStore(tmp_path / "store"), CheckpointStore(tmp_path / "store")
-    root = first.begin(build(source))
-    assert second.begin(build(source)) == root
-    pieces = chunks_of(source)
-    for file, chunk, data in pieces:
-        first.write_chunk(root, file, chunk, data)
-    second.write_chunk(root, *pieces[0])
-    folder = first.complete(root)
-
-    second.write_chunk(root, *pieces[1])  # into a folder that has been published meanwhile
-
-    assert folder is not None
-    assert second.complete(root) == folder
-    assert contents(folder) == contents(source)
-
-
-def test_progress_of_both_survives_when_two_stores_share_a_folder(source: Path, tmp_path: Path) -> None:
-    first, second = CheckpointStore(tmp_path / "store"), CheckpointStore(tmp_path / "store")
-    root = first.begin(build(source))
-    second.begin(build(source))
-    pieces = chunks_of(source)
-    first.write_chunk(root, *pieces[0])
-    second.write_chunk(root, *pieces[3])
-
-    third = CheckpointStore(tmp_path / "store")
-    third.resume(root)
-
-    assert third.have(root) == bytes([0b1001])
-
-
-def test_a_store_begins_anew_when_another_evicted_the_checkpoint(source: Path, tmp_path: Path) -> None:
-    first, second = CheckpointStore(tmp_path / "store"), CheckpointStore(tmp_path / "store")
-    root = first.add(source)
-    assert second.complete(root) is not None
-
-    first.keep([])
-
-    assert second.complete(root) is None
-    second.begin(build(source))
-    assert second.have(root) == b"\x00"
-
-
-def test_staging_of_an_open_store_is_left_alone_when_another_opens(tmp_path: Path) -> None:
-    first = CheckpointStore(tmp_path / "store")
-    (tmp_path / "store" / "staging" / "busy").mkdir()
-
-    second = CheckpointStore(tmp_path / "store")
-    assert (tmp_path / "store" / "staging" / "busy").exists()
-
-    del first, second
-    CheckpointStore(tmp_path / "store")
-    assert not (tmp_path / "store" / "staging" / "busy").exists()
-
-
-# --- Disks
 
 
 def test_a_checkpoint_is_refused_with_figures_when_there_is_no_room(tmp_path: Path) -> None:
