@@ -9,7 +9,7 @@ from typing import Any
 from ledger.base import NOBODY, Digest, Ledger, RunId, State, Version
 from node.clock import SystemClock
 from node.config import Home, StateFolder
-from node.errors import ConfigError, NotFound
+from node.errors import ConfigError, Malformed
 from node.files import disk_refused, locked
 from node.log import seconds_text
 from node.progress import Progress
@@ -89,6 +89,8 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     held = await asyncio.to_thread(store.complete, root)
     if held is not None:
         return held
+    private = "" if allow_private else ", private addresses left out (--allow-private)"
+    say(f"version {version}: nodes that may hold it: {len(weight_sources(record, NOBODY))}{private}")
     progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
     async with session(allow_private) as http:
         with progress:
@@ -98,15 +100,16 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
 
 
 def read_rollouts(spec: RunSpec, path: Path) -> tuple[Rollout, ...]:
-    """The rollouts in a file of this run. Raises: ConfigError: unreadable. Malformed."""
+    """The rollouts in a file of this run. Raises: ConfigError: there is none, or it holds something else."""
     try:
         with path.open("rb") as file:
             data = file.read(size_limit(spec) + 1)
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    return decode_file(data, spec)
+    try:
+        return decode_file(data, spec)
+    except Malformed as error:
+        raise ConfigError(f"{path} is no rollout file of this run: {error}") from error
 
 
 def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int:

@@ -13,10 +13,11 @@ from typing import Annotated, Literal
 
 import rfc8785
 from blake3 import blake3
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from hashing import merkle
 from ledger.base import WHOLE_FILE, Address, Digest, RunId, Version
+from ledger.parsing import first_problem
 from node.checks.subject import Claim
 from node.errors import Malformed
 from node.runspec import MAX_UNITS, Hex32
@@ -87,7 +88,9 @@ class Evidence:
             raise Malformed(f"evidence of {len(data)} bytes: at most {MAX_EVIDENCE_BYTES} are read")
         try:
             evidence = _Wire.model_validate_json(data).value()
-        except ValueError as error:  # of pydantic, or of base64
+        except ValidationError as error:
+            raise Malformed(f"evidence: {first_problem(error, 'the whole')}") from error
+        except ValueError as error:  # of base64
             raise Malformed(f"evidence: {str(error)[:MAX_TEXT]}") from error
         leaves = [exhibit.leaf for exhibit in evidence.exhibits]
         if any(low >= high for low, high in pairwise(leaves)):
