@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
@@ -65,13 +66,12 @@ class Anvil:
             config = Path(folder) / "anvil.json"
             # started in this thread, since the death of the thread that forked it ends it too
             self._process = _start([str(binary), *self._arguments(), "--config-out", str(config)])
-            try:
+            async with AsyncExitStack() as started:
+                started.push_async_callback(self.stop)
                 self.rpc_url = "http://" + await asyncio.to_thread(_listening, self._process)
                 keys = json.loads(config.read_text())["private_keys"]
                 await self._request("eth_chainId", [])
-            except BaseException:
-                await self.stop()
-                raise
+                started.pop_all()
         from eth_account import Account  # as above
 
         self.accounts = tuple(Account.from_key(key) for key in keys)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Self
@@ -88,7 +89,8 @@ class EvmLedger:
             JournalError: the journal cannot be used.
         """
         endpoints = Endpoints(rpc_urls, deployment.chain_id)
-        try:
+        async with AsyncExitStack() as opened:
+            opened.push_async_callback(endpoints.close)
             await endpoints.require_chain()
             await endpoints.keep_genesis()
             headers = Headers(endpoints, None if await endpoints.is_anvil() else AHEAD_SECONDS)
@@ -99,9 +101,7 @@ class EvmLedger:
                 sender = await open_sender(
                     endpoints, account, journal, deployment.chain_id, deployment.confirmations, patience
                 )
-        except BaseException:
-            await endpoints.close()
-            raise
+            opened.pop_all()
         return cls(endpoints, headers, beacons, deployment, sender)
 
     async def close(self) -> None:

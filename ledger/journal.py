@@ -213,10 +213,9 @@ class Journal:
             try:
                 yield database
                 database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:  # a full disk may have ended it already
+            finally:
+                if database.in_transaction:  # it did not come to the COMMIT, nor has a full disk ended it
                     database.execute("ROLLBACK")
-                raise
 
 
 def _explained(name: str, problem: sqlite3.Error | OSError) -> str:

@@ -7,6 +7,7 @@ import math
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from http import HTTPStatus
 
 from aiohttp import web
@@ -73,12 +74,11 @@ async def serve(app: web.Application, host: str, port: int) -> tuple[web.AppRunn
         logger=LOGGER,
         shutdown_timeout=SHUTDOWN_SECONDS,
     )
-    try:
+    with ExitStack() as opened:
+        opened.callback(listener.close)
         await runner.setup()
         await _LimitedSite(runner, listener, limits).start()
-    except BaseException:
-        listener.close()
-        raise
+        opened.pop_all()
     return runner, int(listener.getsockname()[1])
 
 
