@@ -5,7 +5,7 @@
 
 Every network is a chain, a trainer, a relay, two validators and two workers, as `intellect-node devnet` starts them.
 Finished networks are kept as JSON in the results folder and not played again; one that was stopped is begun anew.
-The last line is one JSON object. Exit code 1: something that must hold does not, or a network failed.
+The last line is one JSON object; its `seconds` are those of this call, every network has its own. Exit code 1: something that must hold does not, or a network failed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import argparse
 import asyncio
 import json
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
-from learning_series.judgement import claims, figures
+from learning_series.judgement import claims, figures, overview
 from learning_series.playing import play_all
 from learning_series.plot import plot
 from learning_series.series import SERIES
@@ -39,6 +40,7 @@ def main() -> None:
     folder = (arguments.results / series.model).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     resolve(series.model, print)
+    began = time.monotonic()
     try:
         results, failures = asyncio.run(play_all(series, arguments.seeds, folder))
     except ConfigError as error:
@@ -54,8 +56,9 @@ def main() -> None:
     verdict = not failures and bool(rows) and all(claim.holds for claim in made)
     if results:
         plot(series, results, arguments.plot or DOCS / f"learning-{series.model}.svg")
-    summary = {"model": series.model, "seeds": arguments.seeds, "networks": rows}
-    print(json.dumps(summary | {"claims": [asdict(claim) for claim in made], "verdict": verdict}))
+    summary = {"model": series.model, "seeds": arguments.seeds, **overview(series, rows)}
+    summary["seconds"] = round(time.monotonic() - began, 1)
+    print(json.dumps(summary | {"networks": rows, "claims": [asdict(claim) for claim in made], "verdict": verdict}))
     sys.exit(0 if verdict else 1)
 
 

@@ -82,6 +82,30 @@ def figures(series: Series, found: Result) -> dict[str, Any]:
     return row
 
 
+def overview(series: Series, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The networks in one: rewards averaged over the seeds that learn, the greatest p of them, accuracy by seed."""
+    learning = [row for row in rows if row["arm"] == LEARNING]
+    control = [row for row in rows if row["arm"] == CONTROL]
+    found: dict[str, Any] = {
+        "steps": series.steps,
+        "first_reward": _mean(learning, "reward_first"),
+        "last_reward": _mean(learning, "reward_last"),
+        "p_value": max((row["p"] for row in learning), default=None),
+    }
+    if series.held_out_claim:
+        found |= {
+            "held_out_before": [row["accuracy_first"] for row in learning],
+            "held_out_after": [row["accuracy_last"] for row in learning],
+            "control_before": [row["accuracy_first"] for row in control],
+            "control_after": [row["accuracy_last"] for row in control],
+        }
+    return found
+
+
+def _mean(rows: Sequence[dict[str, Any]], name: str) -> float | None:
+    return round(float(np.mean([row[name] for row in rows])), 4) if rows else None
+
+
 def claims(series: Series, rows: Sequence[dict[str, Any]]) -> list[Claim]:
     """Everything that must hold of `rows` (`figures` of every network of the series)."""
     learning = [row for row in rows if row["arm"] == LEARNING]

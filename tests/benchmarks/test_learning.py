@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.learning_series.judgement import claims, ends, figures, permutation_p, rise_z
+from benchmarks.learning_series.judgement import claims, ends, figures, overview, permutation_p, rise_z
 from benchmarks.learning_series.plot import curve, plot
 from benchmarks.learning_series.results import HeldOut, Result, load, result, save
 from benchmarks.learning_series.series import SERIES
@@ -89,6 +89,26 @@ def test_each_thing_that_must_hold_is_missed_when_it_does_not() -> None:
     risen = [network("control", seed, accuracies=(0.12, 0.15, 0.20)) for seed in range(2)]
     assert not judged(*risen)["controls"]
     assert judged(risen[0])["controls"]  # of one alone it could be chance
+
+
+def test_the_overview_has_means_the_worst_p_and_accuracies_by_seed() -> None:
+    networks = [network(), network(seed=1, accuracies=(0.1, 0.2, 0.5), groups=[LOW, LOW, LOW, LOW, []])]
+    rows = [figures(SERIES_2, one) for one in (*networks, network("control", accuracies=(0.12, 0.11, 0.13)))]
+
+    found = overview(SERIES_2, rows)
+
+    low, high = sum(LOW) / 6, sum(HIGH) / 6
+    assert (found["steps"], found["held_out_before"], found["held_out_after"]) == (4, [0.12, 0.1], [0.6, 0.5])
+    assert (found["control_before"], found["control_after"]) == ([0.12], [0.13])
+    assert found["first_reward"] == pytest.approx(low, abs=1e-4)
+    assert found["last_reward"] == pytest.approx((low + high) / 2, abs=1e-4)
+    assert found["p_value"] > 0.4  # of the seed that stayed as it was
+
+
+def test_the_overview_of_no_network_has_no_figures() -> None:
+    found = overview(SERIES["tiny"], [])
+
+    assert found == {"steps": 10, "first_reward": None, "last_reward": None, "p_value": None}
 
 
 def test_a_rise_is_measured_in_standard_errors_of_the_sum() -> None:
