@@ -5,7 +5,8 @@
 
 Every network is a chain, a trainer, a relay, two validators and two workers, as `intellect-node devnet` starts them.
 Finished networks are kept as JSON in the results folder and not played again; one that was stopped is begun anew.
-The last line is one JSON object; its `seconds` are those of this call, every network has its own. Exit code 1: something that must hold does not, or a network failed.
+The last line is one JSON object; its `seconds` are those of this call, every network has its own.
+Exit code 1: something that must hold does not, or a network failed.
 """
 
 from __future__ import annotations
