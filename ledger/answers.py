@@ -32,6 +32,7 @@ class _Block(_Part):
     hash: _Digest
     mix_hash: _Digest
     base_fee_per_gas: _Wei
+    transactions: list[_Digest]
 
 
 class _Log(_Part):

@@ -1,14 +1,17 @@
 """Logs of the contracts, read in bounded ranges and decoded into the events of `ledger.base`, in chain order."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final, get_args
 
+from hexbytes import HexBytes
 from pydantic.alias_generators import to_snake
 from web3.contract.async_contract import AsyncContractEvent
-from web3.types import LogReceipt
+from web3.exceptions import TransactionNotFound
+from web3.types import LogReceipt, TxReceipt
 
 from ledger import base
 from ledger.base import Address, Block, Digest, RunId
@@ -19,9 +22,12 @@ from ledger.interfaces import interface
 from ledger.provider import Refused, TimedOut, TooLarge
 from ledger.translation import BadAnswer, reading
 
+_log = logging.getLogger(__name__)
+
 RANGE_BLOCKS: Final = 2_000  # public endpoints take 10,000 blocks or less a request
 WIDENING: Final = 9 / 8  # of a range that was answered, since trying one that is too wide costs up to a time-out
 PARALLEL_HEADERS: Final = 8
+PARALLEL_RECEIPTS: Final = 8
 
 OF_STAKING: Final = ("Allocated",)
 OF_NO_RUN: Final = ("EndpointSet", "Claimed")
@@ -43,7 +49,8 @@ class Log:
 
 
 class TooWide(Refused):
-    """The answer of a range of blocks is too long, or takes too long. Whoever pays the gas can make any range so."""
+    """The answer of a range of blocks is too long, or takes too long. Whoever pays the gas can make any range so, a
+    single block too."""
 
 
 @dataclass(slots=True)
@@ -100,19 +107,22 @@ class EventReader:
         return await self._logs([(self._coordinator, topics)], first_block, last_block, Span(blocks, blocks))
 
     async def _logs(self, filters: Sequence[_Filter], first_block: int, last_block: int, span: Span) -> list[Log]:
-        """Logs that pass one of `filters`; a range that is refused is halved until it is a single block."""
+        """Logs that pass one of `filters`; a range that is refused is halved until it is a single block, and that is
+        read transaction by transaction, so that nothing in it is left out."""
         logs: list[Log] = []
         while first_block <= last_block:
             last = min(first_block + span.now - 1, last_block)
             try:
                 logs += await self._endpoints.ask(partial(_logs_of, filters, first_block, last))
-            except Refused:
-                if first_block == last:
-                    raise
+            except Refused as problem:
                 span.narrow(last - first_block + 1)
+                if first_block < last:
+                    continue
+                _log.info("reading block %d by its transactions: %s", last, problem)
+                logs += await self._endpoints.ask(partial(_logs_of_block, filters, last))
             else:
-                first_block = last + 1
                 span.widen()
+            first_block = last + 1
         return logs
 
     async def _times(self, logs: Sequence[Log]) -> dict[int, int]:
@@ -144,11 +154,38 @@ async def _logs_of(filters: Sequence[_Filter], first_block: int, last_block: int
         except (TooLarge, TimedOut) as problem:
             raise TooWide(f"logs of blocks {first_block} to {last_block}: {problem}") from problem
         for entry in entries:
-            log = read_log(entry) if _passes(entry, address, topics) else None
-            if log is None or not first_block <= log.block <= last_block:
+            found = read_log(entry) if _passes(entry, address, topics) else None
+            if found is None or not first_block <= found.block <= last_block:
                 raise BadAnswer("a log that was not asked for")
-            logs[log.block, log.index] = log
+            logs[found.block, found.index] = found
     return [logs[place] for place in sorted(logs)]
+
+
+async def _logs_of_block(filters: Sequence[_Filter], number: int, w3: Web3) -> list[Log]:
+    """As `_logs_of` of one block, from the receipts of its transactions: no chain lets one fill an answer. Raises:
+    BadAnswer."""
+    block = await w3.eth.get_block(number)
+    listed: Any = block["transactions"]  # hashes, as asked for
+    hashes = [bytes(each) for each in listed]
+    logs: list[Log] = []
+    for first in range(0, len(hashes), PARALLEL_RECEIPTS):
+        some = hashes[first : first + PARALLEL_RECEIPTS]
+        for receipt in await asyncio.gather(*(_receipt(w3, transaction) for transaction in some)):
+            passing = [e for e in receipt["logs"] if any(_passes(e, address, topics) for address, topics in filters)]
+            logs += [found for entry in passing if (found := read_log(entry)) is not None]
+    if any((each.block, each.block_hash) != (number, bytes(block["hash"])) for each in logs):
+        raise BadAnswer(f"block {number} was replaced while it was read")
+    return sorted(logs, key=lambda each: each.index)
+
+
+async def _receipt(w3: Web3, transaction: bytes) -> TxReceipt:
+    try:
+        receipt = await w3.eth.get_transaction_receipt(HexBytes(transaction))
+    except TransactionNotFound:
+        raise BadAnswer(f"no receipt of 0x{transaction.hex()}, which is in a block") from None
+    if bytes(receipt["transactionHash"]) != transaction:
+        raise BadAnswer("a receipt of another transaction")
+    return receipt
 
 
 def read_log(log: LogReceipt) -> Log | None:

@@ -19,7 +19,7 @@ LEAF = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | HEX | W
 NAMES = st.sampled_from(["number", "timestamp", "hash", "mixHash", "baseFeePerGas", "extraData", "uncles", "status"])
 JSON = st.recursive(LEAF, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=6))
 BLOCK = {"number": "0x5", "timestamp": "0x6", "hash": "0x" + "07" * 32, "mixHash": "0x" + "08" * 32,
-         "baseFeePerGas": "0x9"}  # fmt: skip
+         "baseFeePerGas": "0x9", "transactions": []}  # fmt: skip
 
 
 class OneAnswer(AsyncBaseProvider):

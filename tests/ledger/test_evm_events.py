@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -12,17 +13,17 @@ from hexbytes import HexBytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.base import EndpointSet, Event
+from ledger.base import EndpointSet, Event, Version
 from ledger.blocks import Headers
 from ledger.devnet import CHAIN_ID
 from ledger.endpoints import Endpoints
 from ledger.errors import Unreachable
-from ledger.events import RANGE_BLOCKS, EventReader, Span, TooWide, read_log
+from ledger.events import RANGE_BLOCKS, EventReader, Span, read_log
 from ledger.evm import EvmLedger
 from ledger.interfaces import interface
 from ledger.provider import MAX_ANSWER_BYTES
 from ledger.translation import BadAnswer
-from tests.ledger.evm_scene import EvmScene, reader
+from tests.ledger.evm_scene import OTHER_ROOT, EvmScene, reader
 from tests.ledger.rpc_proxy import RpcProxy, ask, error, result, wait_until
 
 
@@ -74,7 +75,11 @@ async def stall(request: dict) -> web.Response:
 
 
 async def read_through(
-    scene: EvmScene, widest: int, too_wide: Callable[[dict], Awaitable[web.Response]], blocks: int | None = None
+    scene: EvmScene,
+    widest: int,
+    too_wide: Callable[[dict], Awaitable[web.Response]],
+    first: int = 0,
+    last: int | None = None,
 ) -> tuple[list[Event], list[int]]:
     """Events of an endpoint that answers `too_wide` to more than `widest` blocks, and how many were asked for."""
     spans: list[int] = []
@@ -90,9 +95,9 @@ async def read_through(
         endpoints = Endpoints([proxy.url], CHAIN_ID, timeout_seconds=0.5)
         at = scene.deployment
         try:
-            last = int(await ask(scene.anvil.rpc_url, "eth_blockNumber"), 16)
+            newest = int(await ask(scene.anvil.rpc_url, "eth_blockNumber"), 16)
             events = EventReader(endpoints, Headers(endpoints), at.coordinator, at.staking)
-            return await events.read(scene.run, 0, last if blocks is None else blocks - 1), spans
+            return await events.read(scene.run, first, newest if last is None else last), spans
         finally:
             await endpoints.close()
 
@@ -118,10 +123,52 @@ async def test_every_event_is_read_once_and_in_order_when_answers_of_wide_ranges
     assert any(later > earlier for earlier, later in pairwise(spans))
 
 
-async def test_reading_ends_as_unreachable_when_one_block_alone_is_too_much(scene: EvmScene) -> None:
-    with pytest.raises(TooWide, match=f"logs of blocks 0 to 0: an answer over {MAX_ANSWER_BYTES} bytes"):
-        await read_through(scene, 0, flood, blocks=2)
-    assert issubclass(TooWide, Unreachable)
+@pytest.mark.parametrize("too_wide", [flood, stall])
+async def test_a_block_whose_logs_are_too_much_for_one_answer_is_read_by_its_transactions_and_nothing_left_out(
+    scene: EvmScene, too_wide: Callable[[dict], Awaitable[web.Response]]
+) -> None:
+    """For some 140 million gas anybody can fill 32 MiB with the endpoints announced in one block."""
+    stranger, owner = await scene.connect(scene.anvil.accounts[4]), await scene.connect(scene.anvil.accounts[1])
+    await ask(scene.anvil.rpc_url, "evm_setAutomine", False)
+    announced = [asyncio.create_task(stranger.set_endpoint(f"http://stranger-{number}")) for number in range(10)]
+    announced.append(asyncio.create_task(owner.publish_checkpoint(scene.run, Version(1), OTHER_ROOT)))
+
+    async def pending() -> bool:
+        return int((await ask(scene.anvil.rpc_url, "txpool_status"))["pending"], 16) == 11
+
+    await wait_until(pending)
+    await ask(scene.anvil.rpc_url, "evm_mine")
+    await ask(scene.anvil.rpc_url, "evm_setAutomine", True)
+    await asyncio.gather(*announced)
+    last = (await stranger.head()).number
+    honest = await stranger.events(scene.run, last, last)
+    await stranger.close()
+    await owner.close()
+
+    events, spans = await read_through(scene, 0, too_wide, last, last)
+
+    assert events == honest and spans == [1]
+    assert sorted(type(event).__name__ for event in events) == ["CheckpointPublished", *["EndpointSet"] * 10]
+
+
+async def test_a_receipt_that_is_missing_or_anothers_is_not_believed_of_a_block_read_by_its_transactions(
+    scene: EvmScene,
+) -> None:
+    other = (await ask(scene.anvil.rpc_url, "eth_getBlockByNumber", "0x1", False))["transactions"][0]
+
+    async def lie(request: dict, answer: object) -> web.Response | None:
+        if request["method"] == "eth_getLogs":
+            return await flood(request)
+        return result(request, answer) if request["method"] == "eth_getTransactionReceipt" else None
+
+    for answer in (None, await ask(scene.anvil.rpc_url, "eth_getTransactionReceipt", other)):
+        async with RpcProxy(scene.anvil.rpc_url) as liar:
+            ledger = await reader(liar.url, scene.deployment)
+            last = (await ledger.head()).number
+            liar.rule = partial(lie, answer=answer)
+            with pytest.raises(Unreachable, match=r"no receipt of|a receipt of another transaction"):
+                await ledger.events(scene.run, last, last)
+            await ledger.close()
 
 
 def test_a_span_falls_by_half_and_grows_by_an_eighth_up_to_what_it_was() -> None:
