@@ -340,7 +340,14 @@ class Ledger(Protocol):
         """Settled and not yet claimed."""
 
     async def events(self, run: RunId, first_block: int, last_block: int) -> list[Event]:
-        """Events of `run`, and those of no run, in those blocks (inclusive), in chain order."""
+        """Events of `run`, and those of no run, in those blocks (inclusive), in chain order.
+
+        Raises: Reorganised: the blocks before, which were read last, have been replaced.
+        """
+
+    def doubt(self) -> bool:
+        """What was answered last cannot be: another endpoint is asked first from now on. Whether there is one that has
+        not been doubted as well."""
 
     # --- Stake
     async def free_stake(self, provider: Address) -> int: ...

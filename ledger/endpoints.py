@@ -4,16 +4,19 @@ Not one provider that fails over below web3: whether an answer counts is known o
 that belong together have to come from one endpoint.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from web3 import AsyncWeb3
 
-from ledger.errors import Unreachable, WrongChain
+from ledger.errors import Reorganised, Unreachable, WrongChain
 from ledger.interfaces import web3_over
 from ledger.provider import TIMEOUT_SECONDS, Provider, Refused
 from ledger.translation import BadAnswer, reading
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Web3 = AsyncWeb3[Provider]
@@ -27,6 +30,7 @@ class ChainReplaced(WrongChain):
 class _Endpoint:
     w3: Web3
     right_chain: bool = False
+    doubted: bool = False
 
     @property
     def label(self) -> str:
@@ -49,17 +53,18 @@ class Endpoints:
             Reverted: a contract refused.
             Refused: the endpoints understood and refused.
             ChainReplaced: every endpoint serves a chain with another beginning than `keep_genesis` found.
+            Reorganised: every endpoint has other blocks than `question` had read.
             Unreachable: no endpoint gave an answer that `question` takes.
         """
         problems: list[str] = []
-        replaced: list[ChainReplaced] = []
+        replaced: list[ChainReplaced | Reorganised] = []
         refusal: Refused | None = None
         for endpoint in tuple(self._endpoints):
             try:
                 answer = await self._put(endpoint, question)
             except Refused as problem:
                 refusal = refusal or problem
-            except ChainReplaced as problem:
+            except (ChainReplaced, Reorganised) as problem:
                 replaced.append(problem)
                 problems.append(str(problem))
             except (BadAnswer, Unreachable, WrongChain) as problem:
@@ -109,6 +114,20 @@ class Endpoints:
                 "began, and its contracts and runs are gone. Give the chain that was meant with --rpc, or deploy the "
                 "contracts and create the run again"
             )
+
+    def doubt(self) -> bool:
+        """See `Ledger.doubt`."""
+        doubted = self._endpoints[0]
+        once, doubted.doubted = not doubted.doubted, True
+        self._endpoints.append(self._endpoints.pop(0))
+        if once and not self._endpoints[0].doubted:
+            log.warning(
+                "%s gave an answer that cannot be: %s is asked instead", doubted.label, self._endpoints[0].label
+            )
+            return True
+        for endpoint in self._endpoints:
+            endpoint.doubted = False
+        return False
 
     async def close(self) -> None:
         for endpoint in self._endpoints:

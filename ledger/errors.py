@@ -4,10 +4,11 @@ LedgerError
 |-- Unreachable    no answer, or none that can be believed: nothing is known, retry
 |   |-- TimedOut (`provider`)   one endpoint's answer was not whole in time
 |   `-- Refused (`provider`)   the endpoints understood and refused
-|       `-- TooWide (`events`)   even one block's logs are too long an answer
+|       `-- TooWide (`logs`)   even one block's logs are too long an answer
 |-- InvalidEndpoint   the URL of an RPC endpoint is none
 |-- WrongChain     the node serves another chain than the deployment's
 |   `-- ChainReplaced (`endpoints`)   it was started anew while this process ran
+|-- Reorganised    blocks that had been read as confirmed were replaced
 |-- NotDeployed    no contract, or another one, stands at the deployment's address
 |-- Unconfirmed    sent but not final: look again, never resend
 |-- KeystoreError  a wallet file cannot be used
@@ -38,6 +39,10 @@ class InvalidEndpoint(LedgerError):
 
 class WrongChain(LedgerError):
     """The RPC endpoint serves another chain than the deployment names."""
+
+
+class Reorganised(LedgerError):
+    """Blocks that had been read as confirmed were replaced: what was read is void, and has to be read anew."""
 
 
 class NotDeployed(LedgerError):

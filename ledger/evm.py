@@ -36,9 +36,10 @@ from ledger.contracts import Contracts
 from ledger.deployment import Deployment
 from ledger.endpoints import Endpoints
 from ledger.errors import KeystoreError, Unreachable
-from ledger.events import EventReader, read_log
+from ledger.events import EventReader
 from ledger.following import Mined, Patience
 from ledger.journal import SlotClaim
+from ledger.logs import read_log
 from ledger.signing import Call
 from ledger.transactions import Sender, open_sender
 from ledger.translation import BadAnswer
@@ -206,6 +207,9 @@ class EvmLedger:
         if last_block > self._headers.highest:
             last_block = min(last_block, (await self._headers.latest()).number)
         return await self._reader.read(run, first_block, last_block)
+
+    def doubt(self) -> bool:
+        return self._endpoints.doubt()
 
     # --- Stake
 

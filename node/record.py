@@ -74,7 +74,9 @@ class Record:
     async def sync(self, ledger: Ledger) -> list[Event]:
         """Reads up to the last confirmed block; returns what was new. One reading at a time: no event counts twice.
 
-        Raises: Unreachable, also where the answer cannot be true; what was read before stays applied.
+        Raises:
+            Unreachable: also where no endpoint's answer can be true; what was read before stays applied.
+            Reorganised: what was read before is no longer so.
         """
         async with self.reading:
             return await self._read_on(ledger)
@@ -86,8 +88,7 @@ class Record:
         first = max(self.next_block, ledger.origin_block)
         while first <= confirmed:
             last = min(first + BLOCKS_AT_ONCE - 1, confirmed)
-            events = await ledger.events(self.run.id, first, last)
-            self._require_possible(events)
+            events = await self._possible_events(ledger, first, last)
             for event in events:
                 self._apply(event)
             news += events
@@ -95,11 +96,21 @@ class Record:
         self.head = head
         return news
 
-    def _require_possible(self, events: Sequence[Event]) -> None:
-        """That the contract can have made `events` after those that are applied: none is, where one cannot be.
+    async def _possible_events(self, ledger: Ledger, first: int, last: int) -> list[Event]:
+        """What an endpoint says that can be. Raises: Unreachable: an endpoint lied, or left out something earlier."""
+        while True:
+            events = await ledger.events(self.run.id, first, last)
+            lie = self._first_impossible(events)
+            if lie is None:
+                return events
+            if not ledger.doubt():
+                raise Unreachable(
+                    f"the chain's answer is not believed: {lie} cannot follow what it said before. An RPC endpoint "
+                    "lies or leaves events out: if this lasts, start again with another --rpc"
+                )
 
-        Raises: Unreachable: an endpoint lied, or left out something earlier.
-        """
+    def _first_impossible(self, events: Sequence[Event]) -> Event | None:
+        """The first that the contract cannot have made after those before it and those that are applied."""
         versions, made = len(self.checkpoints), set[Digest]()
         slots = dict[tuple[Version, Address], int]()
         for event in events:
@@ -119,7 +130,8 @@ class Record:
                 case _:
                     possible = True
             if not possible:
-                raise Unreachable(f"the chain's answer is not believed: {event} cannot follow what it said before")
+                return event
+        return None
 
     def _apply(self, event: Event) -> None:
         match event:

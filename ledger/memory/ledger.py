@@ -102,6 +102,10 @@ class MemoryLedger:
     async def events(self, run: RunId, first_block: int, last_block: int) -> list[Event]:
         return self._chain.blocks.events(run, first_block, last_block)
 
+    def doubt(self) -> bool:
+        """There is one chain, and it is asked itself."""
+        return False
+
     # --- Stake
 
     async def free_stake(self, provider: Address) -> int:

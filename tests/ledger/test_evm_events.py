@@ -18,9 +18,10 @@ from ledger.blocks import Headers
 from ledger.devnet import CHAIN_ID
 from ledger.endpoints import Endpoints
 from ledger.errors import Unreachable
-from ledger.events import RANGE_BLOCKS, EventReader, Span, read_log
+from ledger.events import RANGE_BLOCKS, EventReader, Span
 from ledger.evm import EvmLedger
 from ledger.interfaces import interface
+from ledger.logs import read_log
 from ledger.provider import MAX_ANSWER_BYTES
 from ledger.translation import BadAnswer
 from tests.ledger.evm_scene import OTHER_ROOT, EvmScene, reader

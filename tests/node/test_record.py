@@ -82,6 +82,9 @@ class Chain:
         self.asked.append((first, last))
         return [event for event in self.all if first <= event.block.number <= last]
 
+    def doubt(self) -> bool:
+        return False
+
 
 async def test_events_count_once_when_two_readers_sync_at_once() -> None:
     chain = Chain([published(0, 1), submitted(1, 3), submitted(2, 4, slot=1)], 10)
