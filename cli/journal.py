@@ -5,21 +5,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.display import show
 from cli.errors import reported
 from cli.options import (
     BASE_SEPOLIA_RPC,
+    REPLACE,
     DeploymentFile,
+    Force,
     HomeFolder,
     Json,
     Rpc,
     Wallet,
     home_of,
     run_async,
-    show,
 )
 
 if TYPE_CHECKING:
-    from node.config import Home
+    from node.config import Home, StateFolder
 
 app = typer.Typer(help="Back up and restore what a key signed on one deployment.", no_args_is_help=True)
 
@@ -33,6 +35,7 @@ def export(
     file: JournalFile,
     wallet: Wallet,
     node: OfNode = False,
+    force: Force = False,
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     home: HomeFolder = None,
@@ -42,9 +45,11 @@ def export(
     from ledger.journal import Journal
     from ledger.portable import export_journal
     from node.errors import ConfigError
-    from node.files import write_atomically
+    from node.files import require_new, write_atomically
 
-    where = _place(home_of(home), wallet, node, rpc, deployment)
+    if not force:
+        require_new(file, REPLACE)
+    where, _ = _place(home_of(home), wallet, node, rpc, deployment)
     if not where.exists():
         raise ConfigError(f"there is no journal {where}: this key signed nothing on this deployment from this machine")
     journal = Journal(where)
@@ -70,26 +75,33 @@ def import_(
     """Add what another machine exported, so that nothing is signed against it here. Stop the node first."""
     from ledger.journal import Journal
     from ledger.portable import import_journal
+    from node.queries import idle
 
     content = _read(file)
-    where = _place(home_of(home), wallet, node, rpc, deployment)
-    journal = Journal(where)
-    try:
-        new = import_journal(journal, content)
-    finally:
-        journal.close()
+    where, states = _place(home_of(home), wallet, node, rpc, deployment)
+    with idle(states):
+        journal = Journal(where)
+        try:
+            new = import_journal(journal, content)
+        finally:
+            journal.close()
     show({"journal": str(where), "file": str(file), "new": new}, json)
 
 
-def _place(home: "Home", wallet: str, node: bool, rpc: list[str] | None, deployment: Path | None) -> Path:
-    """Where the journal lies. Raises: KeystoreError, NotDeployed, Unreachable."""
+def _place(
+    home: "Home", wallet: str, node: bool, rpc: list[str] | None, deployment: Path | None
+) -> "tuple[Path, list[StateFolder]]":
+    """The journal, and the folders of the wallet's nodes. Raises: KeystoreError, NotDeployed, Unreachable."""
     from ledger import keys
     from ledger.connection import deployment_of
 
     path = keys.resolve(wallet, home.wallets)
-    address = keys.address(keys.node_key_path(path) if node else path)
+    node_path = keys.node_key_path(path)
+    address = keys.address(node_path if node else path)
+    everybody = [keys.address(each) for each in (path, node_path) if each.exists()]
     contracts = run_async(deployment_of(rpc or [BASE_SEPOLIA_RPC], deployment))
-    return home.journal(contracts.chain_id, contracts.coordinator, address)
+    states = [state for who in everybody for state in home.states(contracts.chain_id, contracts.coordinator, who)]
+    return home.journal(contracts.chain_id, contracts.coordinator, address), states
 
 
 def _read(file: Path) -> str:

@@ -1,7 +1,7 @@
 """Options that many commands share, and what they amount to."""
 
-import json
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -20,6 +20,7 @@ RPC_VARIABLE = "INTELLECT_NODE_RPC"
 BASE_SEPOLIA = 84532
 BASE_SEPOLIA_RPC = "https://sepolia.base.org"
 MAX_TOKENS = 10**15  # whole tokens that an option takes: far more than there are, and far from 256 bits
+REPLACE = "name another file, or replace it with --force"
 MAX_PASSWORD_BYTES = 2**16
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ AllowPrivate = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1, max=1024)]
 EngineName = Annotated[str, typer.Option("--engine", help="What runs the model: transformers.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
@@ -140,36 +142,18 @@ def address(text: str) -> "Address":
     return Address(to_checksum_address(text))
 
 
+def tokens(text: str) -> int:
+    """Base units in an amount of tokens that the user wrote, exactly. Raises: typer.BadParameter."""
+    from ledger.base import TOKEN_UNIT
+
+    found = re.fullmatch(r"([0-9]{1,16})(?:\.([0-9]{1,18}))?", text, re.ASCII)
+    amount = int(found[1] + (found[2] or "").ljust(len(str(TOKEN_UNIT)) - 1, "0")) if found else 0
+    if not 0 < amount <= MAX_TOKENS * TOKEN_UNIT:
+        raise typer.BadParameter(f"Input should be an amount of tokens above 0, such as 12.5, and is {text[:40]!r}")
+    return amount
+
+
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     return asyncio.run(work)
-
-
-def show(value: Any, as_json: bool) -> None:
-    """Prints a result: JSON, or one `name  value` line per field (tables for lists of records)."""
-    if as_json:
-        typer.echo(json.dumps(value, indent=2))
-    elif isinstance(value, list):
-        _table(value)
-    else:
-        width = max((len(key) for key in value), default=0)
-        for key, field in value.items():
-            typer.echo(f"{key:<{width}}  {_text(field)}")
-
-
-def _table(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        typer.echo("nothing")
-        return
-    columns = list(rows[0])
-    cells = [columns, *([_text(row[column]) for column in columns] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
-    for line in cells:
-        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_text(item) for item in value) or "none"
-    return "none" if value is None else str(value)

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.display import show as show_result
 from cli.errors import FAILED, OK, reported
 from cli.options import (
     MAX_TOKENS,
+    REPLACE,
     AllowPrivate,
     DeploymentFile,
     EngineName,
+    Force,
     HomeFolder,
     Json,
     PasswordFile,
@@ -22,7 +25,6 @@ from cli.options import (
     home_of,
     unlock,
 )
-from cli.options import show as show_result
 
 if TYPE_CHECKING:
     from ledger.base import Ledger
@@ -49,7 +51,8 @@ def status(
     json: Json = False,
 ) -> None:
     """Show what a wallet has in a run and what became of its work: state, reason, and what is not on chain yet."""
-    from cli.status import show_standing, when
+    from cli.display import when
+    from cli.status import show_standing
     from ledger import keys
     from node.outcomes import block_time
     from node.standing import Asked, standing_of
@@ -77,7 +80,7 @@ def show(
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
-    """Show settled rewards that were not claimed yet, in base units."""
+    """Show settled rewards that were not claimed yet."""
     from ledger import keys
 
     place = home_of(home)
@@ -164,14 +167,18 @@ def export(
     file: RolloutFile,
     out: Annotated[Path, typer.Argument(help="Parquet file to write.")],
     run: RunId,
+    force: Force = False,
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
     """Export a rollout file as Parquet."""
+    from node.files import require_new
     from node.queries import export_rollouts, read_record
 
+    if not force:
+        require_new(out, REPLACE)
     spec, record = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
     rows = export_rollouts(spec, record, file, out)
     show_result({"file": str(out), "rows": rows}, json)
@@ -210,7 +217,7 @@ def export_checkpoint(
     json: Json = False,
 ) -> None:
     """Export a version as a folder that transformers loads."""
-    from node.queries import export_checkpoint as fetch
+    from node.exports import export_checkpoint as fetch
 
     place = home_of(home)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.display import show as show_result
 from cli.errors import reported
 from cli.options import (
     MAX_TOKENS,
@@ -22,7 +23,6 @@ from cli.options import (
     run_async,
     unlock,
 )
-from cli.options import show as show_result
 
 if TYPE_CHECKING:
     from ledger.base import Ledger, Receipt
@@ -69,13 +69,14 @@ def deploy(
 
     from ledger.base import TOKEN_UNIT
     from ledger.deploy import deploy as deploy_contracts
-    from node.errors import ConfigError
-    from node.files import require_writable
+    from node.files import require_new, require_writable
 
-    if out.exists():
-        raise ConfigError(f"{out} exists: it may name contracts that are in use, so name another file with --out")
+    require_new(out, "it may name contracts that are in use, so name another file with --out")
     require_writable(out.absolute().parent)
     account = unlock(wallet, home_of(home), password_file)
+    typer.echo(
+        f"deploying from {account.address}; if this is cut short, run it again: nothing refers to half of it", err=True
+    )
     made = run_async(
         deploy_contracts(
             rpc, account, unbonding, faucet_cap=faucet_cap * TOKEN_UNIT, faucet_cooldown_seconds=faucet_cooldown,
@@ -137,6 +138,7 @@ def create(
     )  # fmt: skip
     spec = build_spec(model, base, plan)
     funds = default_pot(spec) if pot is None else pot * TOKEN_UNIT
+    typer.echo("creating the run; if this is cut short, `intellect-node run list` says whether it is there", err=True)
 
     async def work(ledger: "Ledger") -> int:
         return await create_run(ledger, spec, trainer_key, validators, quorum, relays, funds)
@@ -210,6 +212,21 @@ def withdraw_pot(
     place = home_of(home)
     account = unlock(wallet, place, password_file)
     show_result(asked(rpc, deployment, place, lambda ledger: take(ledger, Number(run)), account), json)
+
+
+@app.command(name="list")
+@reported
+def list_(
+    newest: Annotated[int, typer.Option("--newest", help="Runs shown, the newest.", min=1)] = 20,
+    rpc: Rpc = None,
+    deployment: DeploymentFile = None,
+    home: HomeFolder = None,
+    json: Json = False,
+) -> None:
+    """List the deployment's runs. Reads each run's events, which takes long on an old public chain."""
+    from node.queries import list_runs
+
+    show_result(asked(rpc, deployment, home_of(home), lambda ledger: list_runs(ledger, newest)), json)
 
 
 @app.command()

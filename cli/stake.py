@@ -1,9 +1,11 @@
 """`intellect-node stake`: what a provider has at stake, and how it gets it back."""
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.display import show as show_result
 from cli.errors import reported
 from cli.options import (
     MAX_TOKENS,
@@ -15,9 +17,9 @@ from cli.options import (
     Wallet,
     asked,
     home_of,
+    tokens,
     unlock,
 )
-from cli.options import show as show_result
 
 if TYPE_CHECKING:
     from ledger.base import Address
@@ -39,14 +41,18 @@ def show(
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
-    """Show a wallet's stake, what of it unbonds, and what can be withdrawn, in base units."""
+    """Show a wallet's stake: free, behind its node in each run, unbonding, and what can be withdrawn."""
     from ledger import keys
+    from ledger.base import RunId
     from node.stakes import stake_summary
 
     place = home_of(home)
-    provider = keys.address(keys.resolve(wallet, place.wallets))
-    backing = None if run is None else _backing(place, wallet, run)
-    show_result(asked(rpc, deployment, place, lambda ledger: stake_summary(ledger, provider, backing)), json)
+    path = keys.resolve(wallet, place.wallets)
+    provider = keys.address(path)
+    node = _node(path) if run is not None or keys.node_key_path(path).exists() else None
+    number = None if run is None else RunId(run)
+    found = asked(rpc, deployment, place, lambda ledger: stake_summary(ledger, provider, node, number))
+    show_result(found if json else _explained(found), json)
 
 
 @app.command()
@@ -75,7 +81,10 @@ def unbond(
     wallet: Wallet,
     run: Run = None,
     amount: Annotated[
-        int | None, typer.Option("--amount", help="Base units; default all that nothing locks.", min=1, max=2**128 - 1)
+        int | None,
+        typer.Option(
+            "--amount", help="Tokens, such as 12.5; default all that nothing locks.", parser=tokens, metavar="TOKENS"
+        ),
     ] = None,
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
@@ -111,15 +120,24 @@ def withdraw(
     show_result(asked(rpc, deployment, place, withdraw_stake, account), json)
 
 
+def _explained(found: dict[str, Any]) -> dict[str, Any]:
+    """`found` for people: why there is no table of allocations, where there is none."""
+    if found.get("allocations", True):
+        return found
+    why = "none" if found["allocations"] == [] else "unknown: the node key that `join` makes is not beside this wallet"
+    return found | {"allocations": why}
+
+
 def _backing(home: "Home", wallet: str, run: int) -> "Backing":
+    from ledger import keys
     from ledger.base import RunId
     from node.stakes import Backing
 
-    return Backing(RunId(run), _node(home, wallet))
+    return Backing(RunId(run), _node(keys.resolve(wallet, home.wallets)))
 
 
-def _node(home: "Home", wallet: str) -> "Address":
+def _node(wallet: Path) -> "Address":
     """Address of the node key beside the wallet. Raises: KeystoreError."""
     from ledger import keys
 
-    return keys.address(keys.node_key_path(keys.resolve(wallet, home.wallets)))
+    return keys.address(keys.node_key_path(wallet))

@@ -5,10 +5,10 @@ from typing import Any
 
 import typer
 
+from cli.display import clock, field_text
+
 Row = Mapping[str, Any]
 
-AMOUNTS = {"tokens", "free_stake", "rewards", "allocated", "locked"}  # base units
-GAS = {"gas_wei", "node_gas_wei"}
 LABELS = {
     "tokens": "in the wallet",
     "rewards": "rewards to claim",
@@ -34,44 +34,12 @@ def show_standing(found: Row) -> None:
     labels = {key: LABELS.get(key, key.replace("_", " ")) for key in facts}
     width = max(map(len, labels.values()))
     for key, value in facts.items():
-        typer.echo(f"{labels[key]:<{width}}  {_fact(key, value)}")
+        typer.echo(f"{labels[key]:<{width}}  {field_text(key, value)}")
     for key, title in TABLES.items():
         if key in found:
             typer.echo(f"\n{title}:" + ("" if found[key] else " none"))
             for row in found[key]:
                 typer.echo("\n".join(_lines(key, row)))
-
-
-def when(time: int, now: int) -> str:
-    """A block's time by this machine's clock, and how far off it is."""
-    return f"{clock(time)} ({'in ' if time > now else ''}{span(abs(time - now))}{' ago' if time <= now else ''})"
-
-
-def clock(time: int) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def span(seconds: int) -> str:
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
-def _fact(key: str, value: Any) -> str:
-    from node.log import amount_text, wei_text
-
-    if key in AMOUNTS:
-        return amount_text(int(value))
-    if key in GAS:
-        return wei_text(int(value))
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
 
 
 def _lines(table: str, row: Row) -> Sequence[str]:

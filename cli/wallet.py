@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from cli.display import show
 from cli.errors import reported
-from cli.options import HomeFolder, Json, PasswordFile, home_of, password, show
+from cli.options import HomeFolder, Json, PasswordFile, home_of, password
 
 app = typer.Typer(help="Make, import and show encrypted keystores.", no_args_is_help=True)
 
@@ -23,6 +24,7 @@ def new(name: Name, home: HomeFolder = None, password_file: PasswordFile = None,
     from ledger import keys
 
     path = keys.resolve(name, home_of(home).wallets)
+    keys.require_new(path)  # before anybody is asked for a secret
     address = keys.create(path, password(password_file, confirm=True))
     show({"address": address, "file": str(path)}, json)
 
@@ -43,6 +45,7 @@ def import_(
     from node.files import read_text
 
     path = keys.resolve(name, home_of(home).wallets)
+    keys.require_new(path)
     key = read_text(key_file, MAX_KEY_BYTES, "key file") if key_file else _asked_key()
     address = keys.import_key(path, key, password(password_file, confirm=True))
     show({"address": address, "file": str(path)}, json)

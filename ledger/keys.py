@@ -55,7 +55,7 @@ def create(path: Path, password: str, iterations: int | None = None) -> Address:
     Raises:
         KeystoreError: `path` exists or cannot be written, or `password` is empty.
     """
-    _require_new(path)
+    require_new(path)
     return _write(path, Account.create(), password, iterations)
 
 
@@ -65,7 +65,7 @@ def import_key(path: Path, private_key_hex: str, password: str, iterations: int 
     Raises:
         KeystoreError: as `create`, or the key is no secp256k1 private key.
     """
-    _require_new(path)
+    require_new(path)
     account = _account(private_key_hex.strip())
     if account is None:
         raise KeystoreError("that is no private key: expected 64 hexadecimal digits, with or without 0x in front")
@@ -139,7 +139,8 @@ def _read_bytes(path: Path) -> bytes:
     return data
 
 
-def _require_new(path: Path) -> None:
+def require_new(path: Path) -> None:
+    """Raises: KeystoreError: something is at `path`, where a wallet is to be made."""
     if os.path.lexists(path):
         raise KeystoreError(f"wallet {path} exists and is never overwritten: choose another name")
 

@@ -4,6 +4,7 @@ web3's own HTTP provider reads answers of any size and follows redirects, and it
 Leaves out what another endpoint would say (`endpoints`).
 """
 
+import os
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -65,10 +66,12 @@ class Provider(AsyncJSONBaseProvider):
             status, content = await self._exchange(request)
         except aiohttp.InvalidURL:
             raise Unreachable("its URL cannot be asked") from None  # the error is the URL
-        except TimeoutError as problem:  # an OSError too
-            raise TimedOut(str(problem) or type(problem).__name__) from None
+        except TimeoutError:  # an OSError too
+            raise TimedOut(
+                f"no whole answer within {self._timeout.total:g} s: try again, or give another --rpc"
+            ) from None
         except (aiohttp.ClientError, OSError) as problem:
-            raise Unreachable(str(problem) or type(problem).__name__) from None  # the cause holds the URL
+            raise Unreachable(_unreached(problem)) from None  # the cause holds the URL
         result = checked(method, result_of(_parsed(content, status), request["id"], method))
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
@@ -91,6 +94,23 @@ class Provider(AsyncJSONBaseProvider):
                 if len(content) > MAX_ANSWER_BYTES:
                     raise TooLarge(f"an answer over {MAX_ANSWER_BYTES} bytes")
             return response.status, bytes(content)
+
+
+def _unreached(problem: aiohttp.ClientError | OSError) -> str:
+    """Why there was no answer, and what to do. The library's own words are about sockets, or hold the URL."""
+    cause = problem.os_error if isinstance(problem, aiohttp.ClientConnectorError) else problem
+    number = getattr(cause, "errno", None) or 0
+    said = os.strerror(number) if number > 0 else getattr(cause, "strerror", None)  # resolvers count below 0
+    why = f" ({said})" if said else ""
+    match problem:
+        case aiohttp.ClientConnectorDNSError():
+            return f"its name is not known{why}: correct --rpc, or look at this machine's network"
+        case aiohttp.ClientSSLError():
+            return f"no TLS connection{why}: is it http or https? Correct --rpc"
+        case aiohttp.ClientConnectorError():
+            return f"nobody answers there{why}: start the chain (locally, anvil), or correct --rpc"
+        case _:
+            return f"the connection broke{why}: try again, or give another --rpc"
 
 
 def result_of(answer: object, number: object, method: str) -> object:

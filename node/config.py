@@ -33,6 +33,11 @@ class Home:
         """Of one key in one run. Another deployment on the same chain id gets another folder."""
         return StateFolder(self.folder / "runs" / f"{chain_id}-{coordinator[2:10].lower()}-{run}" / account.lower())
 
+    def states(self, chain_id: int, coordinator: str, account: str) -> list["StateFolder"]:
+        """Of one key in every run of a deployment that it had a part in here."""
+        folders = self.folder.glob(f"runs/{chain_id}-{coordinator[2:10].lower()}-*/{account.lower()}")
+        return [StateFolder(folder) for folder in sorted(folders)]
+
     def journal(self, chain_id: int, coordinator: str, account: str) -> Path:
         """What a key signed on one deployment, over all runs."""
         return self.folder / "journals" / f"{chain_id}-{coordinator[2:10].lower()}-{account.lower()}.sqlite"

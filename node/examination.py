@@ -9,8 +9,9 @@ from typing import Any
 from ledger.base import Ledger
 from node.clock import SystemClock
 from node.config import Home
+from node.exports import Say, fetch_checkpoint
 from node.progress import OnProgress, Progress
-from node.queries import Say, fetch_checkpoint, read_record
+from node.queries import read_record
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
 from node.runtime import EngineChoice, make_engine, policy_of, tasks_of

@@ -51,6 +51,19 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise disk_refused(path, error) from error
 
 
+def require_new(path: Path, advice: str) -> None:
+    """Refuses to write over what the user has. `advice` is for the message. Raises: ConfigError."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise ConfigError(
+            f"{path} cannot be written ({getattr(error, 'strerror', None) or error}): name another one"
+        ) from error
+    raise ConfigError(f"{path} exists: {advice}")
+
+
 def require_writable(folder: Path) -> None:
     """Makes `folder`, and finds out now whether files can be written into it, before anything depends on it.
 

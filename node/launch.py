@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ledger.base import Address, Ledger, RunId
+from ledger.base import Address, Ledger, RunId, RunParams
 from ledger.parsing import first_problem
 from node.errors import ConfigError
 from node.log import event
@@ -212,18 +212,37 @@ async def create_run(
     relays: Sequence[Address],
     pot: int,
 ) -> RunId:
-    """Creates, funds and opens a run on chain; the pot comes from the owner's tokens, else from a faucet.
+    """Creates and funds a run on chain; the pot comes from the owner's tokens, else from a faucet.
+
+    The same run of the owner's that was cut short before it was funded is gone on with instead.
 
     Raises: ConfigError, Reverted.
     """
     wanted = len(validators) * 2 // 3 + 1 if quorum is None else quorum
     params = params_of(spec, trainer, list(validators), wanted)
+    await owner.finish_earlier()  # what a killed process sent counts from here on
     missing = pot - await owner.token_balance(owner.account)
     if missing > 0:
         await owner.faucet(missing)  # first, because a run that cannot be paid for is of no use
-    run = await owner.create_run(params, spec.encode())
-    event("run created", run=run, spec=spec.digest, validators=len(validators), quorum=wanted)
-    await owner.fund_run(run, pot)
+    run = await _cut_short(owner, params, spec) if pot else None
+    if run is None:
+        run = await owner.create_run(params, spec.encode())
+        event("run created", run=run, spec=spec.digest, validators=len(validators), quorum=wanted)
+    else:
+        event("going on with a run that was created and not funded", run=run, spec=spec.digest)
     for relay in relays:
         await owner.set_relay(run, relay, True)
+    await owner.fund_run(run, pot)  # last: it is what says that the run is whole
     return run
+
+
+async def _cut_short(owner: Ledger, params: RunParams, spec: RunSpec) -> RunId | None:
+    """The owner's newest run with these very terms that never had a pot nor a version."""
+    for number in range(await owner.run_count(), 0, -1):
+        state = await owner.run_state(RunId(number))
+        if state.pot or state.reserved or state.checkpoints or state.ended_at:
+            continue
+        run = await owner.run(RunId(number))
+        if (run.owner, run.params, run.spec_digest) == (owner.account, params, spec.digest):
+            return run.id
+    return None

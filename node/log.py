@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from ledger.base import TOKEN_UNIT
 
+TOKEN_SYMBOL = "tSTAKE"  # contracts/src/StakeToken.sol; another token's code would not be this version's
 MAX_CHARACTERS = 500  # of one field
 MAX_ITEMS = 64  # of a field that is a list
 EXACT = 2**53  # larger integers lose digits in many readers of JSON: they become text
@@ -65,8 +66,10 @@ def live(key: object, text: str | None) -> bool:
 
 
 def amount_text(base_units: int) -> str:
-    """An amount of stake or pay, for people."""
-    return f"{base_units / TOKEN_UNIT:,.2f} tokens"
+    """An amount of stake or pay, for people: whole tokens, every digit of it."""
+    whole, rest = divmod(base_units, TOKEN_UNIT)
+    decimals = f"{rest:0{len(str(TOKEN_UNIT)) - 1}d}".rstrip("0")
+    return f"{whole:,}{'.' if decimals else ''}{decimals} {TOKEN_SYMBOL}"
 
 
 def wei_text(wei: int) -> str:

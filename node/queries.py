@@ -1,20 +1,16 @@
-"""Answers to what a person asks: how a run stands, what a file holds, a version's weights. Own work is `standing`'s."""
+"""Answers to what a person asks: runs, rollout files, folders. Own work is `standing`'s, weights are `exports`'."""
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import rmtree
 from typing import Any
 
-from ledger.base import NOBODY, Digest, Ledger, RunId, State, Version
-from node.clock import SystemClock
+from ledger.base import Allocated, Block, Digest, Ledger, Run, RunId, State
 from node.config import Home, StateFolder
 from node.errors import ConfigError, Malformed
 from node.files import disk_refused, locked
-from node.log import seconds_text
-from node.progress import Progress
 from node.record import Record
-from node.roles.directory import weight_sources
 from node.roles.registration import stake_per_node
 from node.rollouts import export
 from node.rollouts.export import export_parquet
@@ -22,12 +18,8 @@ from node.rollouts.file import decode_file, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 from node.runtime import open_run
-from node.shards.client import Downloader
-from node.shards.store import CheckpointStore
-from node.transport import session
 
 Summary = dict[str, Any]
-Say = Callable[[str], None]  # takes one line of progress
 
 
 async def read_record(ledger: Ledger, run: int) -> tuple[RunSpec, Record]:
@@ -61,42 +53,40 @@ async def run_summary(ledger: Ledger, run: int) -> Summary:
     }
 
 
+async def list_runs(ledger: Ledger, newest: int) -> list[Summary]:
+    """The `newest` runs of the deployment, the newest last."""
+    last = await ledger.run_count()
+    head = await ledger.head()
+    return [await _listed(ledger, RunId(number), head) for number in range(max(1, last - newest + 1), last + 1)]
+
+
+async def _listed(ledger: Ledger, number: RunId, head: Block) -> Summary:
+    run, state = await ledger.run(number), await ledger.run_state(number)
+    spec = _spec_of(run)
+    events = await ledger.events(number, run.created_block, head.number)
+    return {
+        "run": number,
+        "name": spec.name if spec else None,
+        "state": "ended" if state.ended_at else "running" if state.checkpoints else "waiting",
+        "model": spec.model.architecture if spec else None,
+        "owner": run.owner,
+        "pot": str(state.pot),
+        "workers": len({each.node for each in events if isinstance(each, Allocated)}),
+        "latest_version": state.checkpoints - 1 if state.checkpoints else None,
+    }
+
+
+def _spec_of(run: Run) -> RunSpec | None:
+    """None where the specification is not one that this release can follow."""
+    try:
+        return RunSpec.parse(run.spec)
+    except Malformed:
+        return None
+
+
 def _counts(record: Record) -> dict[str, int]:
     states = [submission.state for submission in record.submissions.values()]
     return {state.name.lower(): states.count(state) for state in State if states.count(state)}
-
-
-async def export_checkpoint(
-    ledger: Ledger, run: int, version: int, target: Path, home: Home, allow_private: bool, say: Say
-) -> None:
-    """Writes the model folder of `version` to `target`, from this machine's files, else from peers.
-
-    Raises: ConfigError: `target` exists, or the version is not published. NotFound: no peer has it now.
-    """
-    if await asyncio.to_thread(target.exists):
-        raise ConfigError(f"{target} exists: name a folder that does not")
-    folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
-    await asyncio.to_thread(copytree, folder, target)
-
-
-async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, allow_private: bool, say: Say) -> Path:
-    """The folder of `version` in this user's cache of checkpoints, fetched from peers if need be."""
-    _, record = await read_record(ledger, run)
-    root = record.root(Version(version))
-    if root is None:
-        raise ConfigError(f"version {version} is not published: the latest is {record.latest}")
-    store = CheckpointStore(home.folder / "exports")
-    held = await asyncio.to_thread(store.complete, root)
-    if held is not None:
-        return held
-    private = "" if allow_private else ", private addresses left out (--allow-private)"
-    say(f"version {version}: nodes that may hold it: {len(weight_sources(record, NOBODY))}{private}")
-    progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
-    async with session(allow_private) as http:
-        with progress:
-            folder = await Downloader(store, http, lambda: weight_sources(record, NOBODY)).fetch(root, progress)
-    say(f"version {version} fetched in {seconds_text(progress.seconds)}")
-    return folder
 
 
 def read_rollouts(spec: RunSpec, path: Path) -> tuple[Rollout, ...]:
@@ -129,6 +119,15 @@ def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int
 def run_folders(home: Home) -> list[Path]:
     """The folders that roles keep, one per run and key."""
     return sorted(folder for folder in (home.folder / "runs").glob("*/*") if folder.is_dir())
+
+
+@contextmanager
+def idle(folders: Iterable[StateFolder]) -> Iterator[None]:
+    """Keeps roles out of `folders` for as long as the block runs. Raises: ConfigError: one runs there."""
+    with ExitStack() as held:
+        for state in folders:
+            held.enter_context(locked(state.lock))
+        yield
 
 
 def delete_unused(folder: Path) -> None:

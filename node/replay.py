@@ -12,8 +12,9 @@ from node.checks.reopening import Reopened, reopen
 from node.clock import SystemClock
 from node.config import Home
 from node.errors import ConfigError, Malformed
+from node.exports import fetch_checkpoint
 from node.progress import Progress
-from node.queries import fetch_checkpoint, read_record
+from node.queries import read_record
 from node.record import Record
 from node.runspec import RunSpec
 from node.runtime import EngineChoice, make_engine, policy_of, tasks_of

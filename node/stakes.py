@@ -1,13 +1,16 @@
 """A provider's stake, looked at, added to, and taken back; an owner's pot. Amounts are base units, as decimal text."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.base import NOBODY, Address, Ledger, RunId
+from ledger.base import NOBODY, Address, Allocation, Ledger, RunId
 from ledger.errors import Reverted
 from node.errors import ConfigError
+from node.log import amount_text
 
 FREE = RunId(0)  # with `NOBODY`, the contract's name for stake that backs no node
+RUNS_AT_ONCE = 16  # connections to one endpoint: ledger.provider's CONNECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,11 @@ class Backing:
         return held.amount - held.locked
 
 
-async def stake_summary(ledger: Ledger, provider: Address, backing: Backing | None) -> dict[str, Any]:
-    """What `provider` has at stake; with `backing`, what of it backs that node and what is locked of that."""
+async def stake_summary(ledger: Ledger, provider: Address, node: Address | None, run: RunId | None) -> dict[str, Any]:
+    """What `provider` has at stake, and what of it backs `node`, in `run` or, without one, in every run.
+
+    `allocations` is None where no node is known.
+    """
     unbonding = await ledger.unbonding_of(provider)
     found: dict[str, Any] = {
         "provider": provider,
@@ -36,10 +42,24 @@ async def stake_summary(ledger: Ledger, provider: Address, backing: Backing | No
         "ready_to_withdraw": str(unbonding.ready),
         "unbonding_seconds": await ledger.unbonding_seconds(),
     }
-    if backing is not None:
-        held = await ledger.allocation(backing.run, backing.node)
-        found |= {"run": backing.run, "node": backing.node, "allocated": str(held.amount), "locked": str(held.locked)}
+    if node is not None and run is not None:
+        return found | _backing(run, await ledger.allocation(run, node), node)
+    return found | {"allocations": None if node is None else await _allocations(ledger, node)}
+
+
+async def _allocations(ledger: Ledger, node: Address) -> list[dict[str, Any]]:
+    """Of every run in which stake backs `node`, `RUNS_AT_ONCE` looked at at a time."""
+    found = []
+    runs = [RunId(number) for number in range(1, await ledger.run_count() + 1)]
+    for first in range(0, len(runs), RUNS_AT_ONCE):
+        some = runs[first : first + RUNS_AT_ONCE]
+        held = await asyncio.gather(*(ledger.allocation(run, node) for run in some))
+        found += [_backing(run, each, node) for run, each in zip(some, held, strict=True) if each.amount]
     return found
+
+
+def _backing(run: RunId, held: Allocation, node: Address) -> dict[str, Any]:
+    return {"run": run, "node": node, "allocated": str(held.amount), "locked": str(held.locked)}
 
 
 async def add_stake(ledger: Ledger, amount: int) -> dict[str, Any]:
@@ -47,8 +67,8 @@ async def add_stake(ledger: Ledger, amount: int) -> dict[str, Any]:
     have = await ledger.token_balance(ledger.account)
     if have < amount:
         raise ConfigError(
-            f"{ledger.account} has {have} base units of the stake token, not {amount}: have some sent, or take test "
-            "tokens with `intellect-node faucet`"
+            f"{ledger.account} has {amount_text(have)}, not {amount_text(amount)}: have some sent, or take test tokens "
+            "with `intellect-node faucet`"
         )
     await ledger.stake(amount)
     return {"staked": str(amount), "free": str(await ledger.free_stake(ledger.account))}
@@ -63,8 +83,9 @@ async def unbond(ledger: Ledger, backing: Backing, amount: int | None) -> dict[s
     wanted = available if amount is None else amount
     if not wanted or wanted > available:
         raise ConfigError(
-            f"{wanted} base units cannot be unbonded: {available} are there and not locked by open submissions. "
-            "`intellect-node stake show` has the figures; what is locked is free once its submissions are final"
+            f"{amount_text(wanted)} cannot be unbonded: {amount_text(available)} are there and not locked by open "
+            "submissions. `intellect-node stake show` has the figures; what is locked is free once its submissions are "
+            "final"
         )
     receipt = await ledger.unstake(backing.run, backing.node, wanted)
     return {"unbonding": str(wanted), "ready_at": receipt.block.time + await ledger.unbonding_seconds()}

@@ -8,7 +8,7 @@ from ledger.base import Ledger, Version
 from node.config import Home
 from node.devnet.cast import Cast, Player
 from node.errors import NotFound
-from node.queries import Say, fetch_checkpoint
+from node.exports import Say, fetch_checkpoint
 from node.record import Record
 from node.training.evaluation import Accuracy
 

@@ -153,7 +153,9 @@ async def test_a_payment_is_not_made_twice_when_the_endpoint_dies_while_it_is_se
     async with proxy:
         proxy.rule = cut
         sent = asyncio.create_task(
-            asyncio.to_thread(command, "faucet", *wallet, "--amount", "5", *chain.at(proxy.url), home=tmp_path)
+            asyncio.to_thread(
+                command, "faucet", *wallet, "--amount", "5", *chain.at(proxy.url), "--json", home=tmp_path
+            )
         )
         while not refused:  # until the command has looked for what it sent, and was blind
             assert not sent.done()
@@ -162,7 +164,7 @@ async def test_a_payment_is_not_made_twice_when_the_endpoint_dies_while_it_is_se
         answer = await sent
 
     assert answer.code == 0
-    assert int(answer.out.split()[-1]) == int(json.loads(before.out)["tokens"]) + 5 * 10**18
+    assert int(json.loads(answer.out)["tokens"]) == int(json.loads(before.out)["tokens"]) + 5 * 10**18
 
 
 async def back(_: dict[str, Any]) -> None:

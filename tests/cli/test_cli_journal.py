@@ -10,6 +10,8 @@ from ledger.base import Address, Digest
 from ledger.deployment import Deployment
 from ledger.journal import Attempt, Journal, SlotClaim
 from ledger.keys import create
+from node.config import Home
+from node.files import locked
 from tests.cli.command import PASSWORD, Answer, command
 
 CONTRACT = Address("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")  # EIP-55's first example
@@ -86,13 +88,49 @@ def test_a_journal_against_this_one_is_not_imported(tmp_path: Path, contracts: P
     assert answer.err.startswith(f"error: slot {SLOT}") and "Traceback" not in answer.err
 
 
+def test_nothing_is_imported_while_a_node_of_the_wallet_runs(tmp_path: Path, contracts: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "backup.json"
+    who = new_wallet(home)
+    node = create(home / "wallets" / "mine.node.json", PASSWORD, iterations=1)
+    signed(journal_path(home, who), who, b"raw", FIRST)
+    run(*words(contracts, "journal", "export", str(file)), home=home)
+    import_ = words(contracts, "journal", "import", str(file))
+
+    for runs in (who, node):  # a worker's process signs with both keys, and holds the node's folder
+        for key in ((), ("--node",)):
+            with locked(Home(home).state(31337, CONTRACT, 7, runs).lock):
+                answer = run(*import_, *key, home=home)
+            assert answer.code == 2
+            assert "already runs this key" in answer.said and answer.said.endswith("stop it first")
+    assert not journal_path(home, node).exists()
+    with locked(Home(home).state(31337, CONTRACT, 7, Address("0x" + "ab" * 20)).lock):  # another wallet's
+        assert run(*import_, home=home).code == 0
+
+
+def test_an_export_replaces_a_file_only_when_told_to(tmp_path: Path, contracts: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "backup.json"
+    who = new_wallet(home)
+    signed(journal_path(home, who), who, b"raw", FIRST)
+    file.write_text("mine")
+    export = words(contracts, "journal", "export", str(file))
+
+    refused = run(*export, home=home)
+    kept = file.read_text()
+    forced = run(*export, "--force", home=home)
+
+    assert (refused.code, kept) == (2, "mine")
+    assert refused.said == f"error: {file} exists: name another file, or replace it with --force"
+    assert forced.code == 0 and "entries" in json.loads(file.read_text())
+
+
 def test_what_is_not_there_or_no_journal_is_said(tmp_path: Path, contracts: Path) -> None:
     home, file = tmp_path / "home", tmp_path / "backup.json"
     new_wallet(home)
     file.write_text("[]")
 
-    unsigned = run(*words(contracts, "journal", "export", str(file)), home=home)
-    without_node_key = run(*words(contracts, "journal", "export", str(file), "--node"), home=home)
+    new = str(tmp_path / "new.json")
+    unsigned = run(*words(contracts, "journal", "export", new), home=home)
+    without_node_key = run(*words(contracts, "journal", "export", new, "--node"), home=home)
     missing = run(*words(contracts, "journal", "import", str(tmp_path / "none")), home=home)
     other = run(*words(contracts, "journal", "import", str(file)), home=home)
 

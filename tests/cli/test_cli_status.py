@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from decimal import Decimal
 from pathlib import Path
 
 from eth_account import Account
@@ -69,7 +70,8 @@ async def test_a_reported_submission_is_shown_with_its_votes_and_what_the_wallet
     assert row["why"] == f"reported: 1 of 2 votes for toploc on rollout 3; void without a quorum by block time {until}"
     assert found["sources"][1].startswith("no files of these keys in this run on this machine")
     assert (read.err, shown.code) == ("", 0)
-    assert f"stake allocated {stake / 10**18:,.2f} tokens" in " ".join(shown.out.split())
+    exact = f"{Decimal(stake) / 10**18:f}".rstrip("0")
+    assert f"stake allocated {exact} tSTAKE" in " ".join(shown.out.split())
     assert f"version 0 slot 0  0x{commitment.hex()[:10]}…" in shown.out and "faulted" in shown.out
     assert "1 of 2 votes for toploc on rollout 3; void without a quorum by 20" in shown.out
     assert "signed, not final: none" in shown.out

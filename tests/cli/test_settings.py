@@ -1,11 +1,13 @@
 """Options, files and folders that cannot be used: exit code 2, by name, before anything is done."""
 
+import asyncio
 import json
 import shutil
 import socket
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
@@ -68,12 +70,12 @@ def test_a_deployment_file_that_is_none_is_said(tmp_path: Path, content: bytes |
 
 def test_contracts_are_not_deployed_where_their_addresses_could_not_be_kept(chain: Chain, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for out in (tmp_path / "file" / "out.json", tmp_path, tmp_path / "file"):
+    for out in (tmp_path / "file" / "out.json", tmp_path, tmp_path / "file", tmp_path / ("x" * 300)):
         answer = command(
             "deploy", "--wallet", chain.wallets["owner"], *chain.at()[:2], "--out", out, home=tmp_path / "home"
         )
         assert answer.code == 2
-        assert "cannot be written to" in answer.said or "name another file with --out" in answer.said
+        assert "cannot be written" in answer.said or "name another file with --out" in answer.said
 
 
 # --- The chain's URL, the run's number
@@ -98,7 +100,34 @@ def test_nobody_at_an_endpoint_means_try_again_and_tells_no_secret(chain: Chain,
     )  # fmt: skip
 
     assert answer.code == 75
-    assert answer.said.startswith(f"error: 127.0.0.1:{port}: ")
+    assert answer.said == (
+        f"error: 127.0.0.1:{port}: nobody answers there (Connection refused): start the chain (locally, anvil), or "
+        "correct --rpc"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [("http://name.invalid", "name.invalid: its name is not known ("),
+     ("https://127.0.0.1:{port}", "127.0.0.1:{port}: no TLS connection"),
+     ("http://127.0.0.1:{port}", "127.0.0.1:{port}: HTTP 404 without JSON")],
+)  # fmt: skip
+async def test_an_endpoint_that_is_something_else_is_said_in_words_of_our_own(
+    chain: Chain, tmp_path: Path, host: str, said: str
+) -> None:
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+
+    url = host.format(port=port) + "/secret-of-the-account?key=secret-of-the-account"
+    answer = await asyncio.to_thread(command, "run", "show", "--run", "1", *chain.at(url), home=tmp_path)
+    await runner.cleanup()
+
+    assert answer.code == 75
+    assert answer.said.startswith("error: " + said.format(port=port))
+    assert "ssl:" not in answer.said and "host" not in answer.said
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "7", BIG])
@@ -121,7 +150,9 @@ RANGES = {
         "--quorum": ("-1", "0"), "--steps": ("-1", "0", BIG), "--audit-leaves": ("-1", "0"), "--pot": ("-1", BIG),
     },
     ("faucet", "--wallet", "w"): {"--amount": ("-1", "0", BIG)},
-    ("stake", "unbond", "--wallet", "w"): {"--amount": ("-1", "0", BIG), "--run": ("-1", "0")},
+    ("stake", "unbond", "--wallet", "w"): {"--amount": ("-1", "0", "1e3", "0.0", "1.", f"0.{'0' * 18}1", BIG),
+        "--run": ("-1", "0"),
+    },
     ("join", "--wallet", "w", "--run", "1"): {"--port": ("-1", "65536", BIG), "--threads": ("-1", "0", BIG)},
     ("validate", "--wallet", "w", "--run", "1"): {"--port": ("-1", BIG), "--threads": ("0", BIG)},
     ("relay", "--wallet", "w", "--run", "1"): {"--port": ("-1", BIG)},

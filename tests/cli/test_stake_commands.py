@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> 
 
     do("faucet", "--amount", "5")
     added = do("stake", "add", "3")
-    unbonding = do("stake", "unbond", "--amount", str(TOKEN_UNIT))
+    unbonding = do("stake", "unbond", "--amount", "1.000000000000000000")
     early = do("stake", "withdraw")
     between = do("stake", "show")
     asyncio.run(chain.anvil.advance(UNBONDING_SECONDS))
@@ -67,6 +68,7 @@ def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> 
     assert between == {
         "provider": chain.address("validator"), "tokens": str(2 * TOKEN_UNIT), "free": str(2 * TOKEN_UNIT),
         "unbonding": str(TOKEN_UNIT), "ready_to_withdraw": "0", "unbonding_seconds": UNBONDING_SECONDS,
+        "allocations": None,
     }  # fmt: skip
     assert late == {"withdrawn": str(TOKEN_UNIT), "still_unbonding": "0"}
     assert rest["unbonding"] == str(2 * TOKEN_UNIT)
@@ -76,18 +78,25 @@ def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> 
 def test_stake_that_backs_a_node_is_shown_and_taken_back_by_the_run(chain: Chain, staked: int, tmp_path: Path) -> None:
     run = ("--run", str(chain.run))
     before = told(asked(chain, "worker", tmp_path, "stake", "show", *run))
+    everywhere = told(asked(chain, "worker", tmp_path, "stake", "show"))
+    people = command("stake", "show", "--wallet", chain.wallets["worker"], *chain.at(), home=tmp_path)
+    exact = f"{Decimal(staked) / TOKEN_UNIT:f}".rstrip("0")
     told(asked(chain, "worker", tmp_path, "stake", "unbond", *run))
+    nowhere = told(asked(chain, "worker", tmp_path, "stake", "show"))
     after = told(asked(chain, "worker", tmp_path, "stake", "show", *run))
 
     assert (before["run"], before["allocated"], before["locked"]) == (chain.run, str(staked), "0")
+    assert everywhere["allocations"] == [{key: before[key] for key in ("run", "node", "allocated", "locked")}]
+    assert (people.code, people.out.split()[-5:]) == (0, [before["node"], exact, "tSTAKE", "0", "tSTAKE"])
+    assert nowhere["allocations"] == []
     assert (after["allocated"], after["unbonding"]) == ("0", str(staked))
 
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [(("add", "1000"), "base units of the stake token, not 1000"),
-     (("unbond",), "0 base units cannot be unbonded: 0 are"),
-     (("unbond", "--amount", "7"), "7 base units cannot be unbonded: 0 are"),
+    [(("add", "1000"), " has 0 tSTAKE, not 1,000 tSTAKE: "),
+     (("unbond",), "0 tSTAKE cannot be unbonded: 0 tSTAKE are"),
+     (("unbond", "--amount", "7.5"), "7.5 tSTAKE cannot be unbonded: 0 tSTAKE are"),
      (("unbond", "--run", "1"), "relay.node.json does not exist")],
 )  # fmt: skip
 def test_stake_that_is_not_there_is_said(chain: Chain, tmp_path: Path, what: tuple[str, ...], said: str) -> None:

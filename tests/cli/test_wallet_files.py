@@ -130,3 +130,11 @@ def test_a_key_file_that_cannot_be_used_is_said(tmp_path: Path) -> None:
         assert what in answer.said
     assert command("wallet", "import", "mine", home=tmp_path).said.endswith("Give --key-file")
     assert not (tmp_path / "wallets").exists()
+
+
+def test_a_name_that_is_taken_is_refused_before_any_secret_is_asked_for(wallet: Path, tmp_path: Path) -> None:
+    """Here nobody can be asked: whoever asked first would say so."""
+    for words in (("wallet", "import", wallet), ("wallet", "new", wallet, "--password-file", tmp_path / "none")):
+        answer = command(*words, home=tmp_path)
+        assert answer.code == 2
+        assert answer.said == f"error: wallet {wallet} exists and is never overwritten: choose another name"

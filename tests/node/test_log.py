@@ -90,8 +90,8 @@ def test_people_get_units_where_machines_get_plain_numbers(capsys: pytest.Captur
 
     people, machine = lines(capsys)
     assert people[8:] == (
-        " worker     all bytes=269.1 MB bytes_s=1.2 kB/s seconds=0.12 s seconds_left=75 s tokens_s=1,819 pay=5.08"
-        " tokens wei=0.0500 ETH versions=0,1 roots=0xabababab…"
+        " worker     all bytes=269.1 MB bytes_s=1.2 kB/s seconds=0.12 s seconds_left=75 s tokens_s=1,819 pay=5.078911"
+        " tSTAKE wei=0.0500 ETH versions=0,1 roots=0xabababab…"
     )
     read = json.loads(machine)
     assert (read["bytes"], read["seconds"], read["seconds_left"]) == (269_100_000, 0.1234, 75.4)

@@ -6,7 +6,8 @@ import pytest
 
 from node.config import Home
 from node.errors import ConfigError, Malformed
-from node.queries import export_checkpoint, export_rollouts, read_record, read_rollouts, run_summary
+from node.exports import export_checkpoint
+from node.queries import export_rollouts, read_record, read_rollouts, run_summary
 from node.replay import verify_evidence
 from node.roles.frauds import ForgedReward
 from node.runtime import EngineChoice

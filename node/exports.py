@@ -1,0 +1,115 @@
+"""A version's weights for a person: from this machine's nodes, else from peers."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+
+from ledger.base import NOBODY, Digest, Ledger, Version
+from node.clock import SystemClock
+from node.config import Home, StateFolder
+from node.errors import ConfigError, Malformed, NotFound, StoreError
+from node.files import require_new
+from node.log import seconds_text
+from node.progress import Progress
+from node.queries import read_record, run_folders
+from node.record import Record
+from node.roles.directory import weight_sources
+from node.shards.client import Downloader
+from node.shards.layout import CHECKPOINTS
+from node.shards.manifest import build
+from node.shards.store import CheckpointStore
+from node.transport import session, vet_url
+
+MAX_NAMED = 4  # endpoints that a message names
+
+Say = Callable[[str], None]  # takes one line of progress
+
+
+async def export_checkpoint(
+    ledger: Ledger, run: int, version: int, target: Path, home: Home, allow_private: bool, say: Say
+) -> None:
+    """Writes the model folder of `version` to `target`, from this machine's files, else from peers.
+
+    Raises: ConfigError: `target` exists, or as `fetch_checkpoint`. NotFound: no peer has it now.
+    """
+    await asyncio.to_thread(require_new, target, "name a folder that does not")
+    folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
+    await asyncio.to_thread(copytree, folder, target)
+
+
+async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, allow_private: bool, say: Say) -> Path:
+    """The folder of `version` in this user's cache of checkpoints: from a node of the same home, else from peers.
+
+    Raises:
+        ConfigError: the version is not published, or only private addresses could be asked.
+        NotFound: no peer has it now.
+    """
+    _, record = await read_record(ledger, run)
+    root = record.root(Version(version))
+    if root is None:
+        raise ConfigError(f"version {version} is not published: the latest is {record.latest}")
+    store = CheckpointStore(home.folder / "exports")
+    held = await asyncio.to_thread(_held_here, store, root, home, say)
+    if held is not None:
+        return held
+    sources = _askable(record, version, allow_private)
+    private = "" if allow_private else ", private addresses left out (--allow-private)"
+    say(f"version {version}: nodes that may hold it: {len(sources)}{private}")
+    progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
+    async with session(allow_private) as http:
+        with progress:
+            folder = await Downloader(store, http, lambda: sources).fetch(root, progress)
+    say(f"version {version} fetched in {seconds_text(progress.seconds)}")
+    return folder
+
+
+def _held_here(store: CheckpointStore, root: Digest, home: Home, say: Say) -> Path | None:
+    """The folder of `root` in `store`, copied from a node of the home if need be, whose own store is only read."""
+    held = store.complete(root)
+    for folder in () if held else run_folders(home):
+        there = StateFolder(folder).checkpoints / CHECKPOINTS / root.hex()
+        if there.is_dir() and _copied(store, root, there):
+            say(f"found on this machine: {there}")
+            return store.complete(root)
+    return held
+
+
+def _copied(store: CheckpointStore, root: Digest, folder: Path) -> bool:
+    """Whether `folder`, in the store of a node that may evict it at any time, was `root`, and is in `store` now."""
+    try:
+        if build(folder).root != root:
+            return False
+        store.add(folder)
+    except Malformed:
+        return False
+    except StoreError:
+        if folder.is_dir():
+            raise
+        return False
+    return True
+
+
+def _askable(record: Record, version: int, allow_private: bool) -> list[str]:
+    """Endpoints of the nodes that may hold a version. Raises: ConfigError, NotFound: there are none."""
+    known = weight_sources(record, NOBODY)
+    found = [url for url in known if _may_be_asked(url, allow_private)]
+    if not known:
+        raise NotFound(
+            f"version {version} is with no node of this home, and no other node has announced where it can be asked: "
+            "try again when trainer or relays are up"
+        )
+    if not found:
+        raise ConfigError(
+            f"version {version} is with no node of this home, and all nodes that may hold it announce private "
+            f"addresses ({', '.join(known[:MAX_NAMED])}): on a local network, add --allow-private"
+        )
+    return found
+
+
+def _may_be_asked(url: str, allow_private: bool) -> bool:
+    try:
+        vet_url(url, allow_private)
+    except Malformed:
+        return False
+    return True

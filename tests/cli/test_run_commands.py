@@ -1,0 +1,57 @@
+"""Runs listed, and created once however often a command was cut short."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from ledger.base import RunId
+from node.launch import Plan, build_spec
+from node.terms import params_of
+from tests.cli.chain import POT, Chain
+from tests.cli.command import Answer, command
+
+
+def listed(chain: Chain, home: Path, *more: str) -> Answer:
+    return command("run", "list", *chain.at(), *more, home=home)
+
+
+def test_runs_are_listed_with_state_owner_and_pot(chain: Chain, tmp_path: Path) -> None:
+    rows = json.loads(listed(chain, tmp_path, "--newest", "1000", "--json").out)
+    (newest,) = json.loads(listed(chain, tmp_path, "--newest", "1", "--json").out)
+    people = listed(chain, tmp_path, "--newest", "1000")
+
+    assert [row["run"] for row in rows] == list(range(1, len(rows) + 1))
+    assert newest == rows[-1]
+    row = rows[chain.run - 1]
+    assert row | {"workers": 0} == {
+        "run": chain.run, "name": "commands", "state": "running", "model": "LlamaForCausalLM",
+        "owner": chain.address("owner"), "pot": str(POT), "workers": 0, "latest_version": 0,
+    }  # fmt: skip
+    line = people.out.splitlines()[chain.run]
+    assert line.startswith(f"{chain.run} ") and "commands" in line and "1,000 tSTAKE" in line
+
+
+async def test_a_run_that_was_cut_short_is_gone_on_with(chain: Chain, tmp_path: Path) -> None:
+    owner = await chain.ledger("owner")
+    spec = build_spec("tiny", chain.base, Plan("half", max_steps=2))
+    await owner.create_run(params_of(spec, chain.address("trainer"), [chain.address("validator")], 1), spec.encode())
+    half = await owner.run_count()
+    create = (
+        "run", "create", "--wallet", chain.wallets["owner"], "--model", "tiny", "--pace", "local", "--steps", "2",
+        "--name", "half", "--trainer", chain.address("trainer"), "--validator", chain.address("validator"),
+        "--relay", chain.address("relay"), "--pot", "3", *chain.at(), "--json",
+    )  # fmt: skip
+
+    first = await asyncio.to_thread(command, *create, home=tmp_path)
+    state, count = await owner.run_state(RunId(half)), await owner.run_count()
+    second = await asyncio.to_thread(command, *create, home=tmp_path)
+    show = ("run", "show", "--run", str(half), *chain.at(), "--json")
+    summary = json.loads((await asyncio.to_thread(command, *show, home=tmp_path)).out)
+    await owner.close()
+
+    assert first.code == second.code == 0, first.err + second.err
+    assert (json.loads(first.out)["run"], count, state.pot) == (half, half, 3 * 10**18)
+    assert summary["relays"] == [chain.address("relay")]
+    assert json.loads(second.out)["run"] == half + 1  # a whole one is not taken for it
+    assert "going on with a run that was created and not funded" in first.err
+    assert "`intellect-node run list`" in second.err
