@@ -1,6 +1,7 @@
 """Where the contracts stand on one chain: the file that a node reads instead of asking its user for addresses."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -39,11 +40,15 @@ class Deployment:
         return _parse(content, str(path))
 
     def save(self, path: Path) -> None:
-        """Raises: NotDeployed: the file cannot be written; the message has what it would hold."""
+        """Raises: NotDeployed: the file cannot be written, and is not there; the message has what it would hold."""
         content = json.dumps(asdict(self), indent=2) + "\n"
+        temporary = path.with_name(path.name + ".tmp")
         try:
-            path.write_text(content, "utf-8")
+            temporary.write_text(content, "utf-8")
+            temporary.replace(path)
         except OSError as problem:
+            with suppress(OSError):
+                temporary.unlink()
             raise NotDeployed(
                 f"the contracts stand, and deployment file {path} cannot be written ({problem.strerror}): write this "
                 f"into a file yourself: {json.dumps(asdict(self))}"

@@ -12,7 +12,7 @@ from ledger.errors import Reverted
 from ledger.messages import Domain, NodeAuthorization
 from ledger.messages import sign as sign_message
 from node.errors import ConfigError
-from node.log import event
+from node.log import amount_text, event
 
 AUTHORIZATION_SECONDS = 3600
 GAS_FLOOR_WEI = 2 * 10**16  # below this a node key is topped up: thousands of submissions on an OP-stack chain
@@ -92,8 +92,8 @@ class Registration:
             await self.provider.faucet(amount - have)
         except Reverted as error:
             raise ConfigError(
-                f"staking needs {amount} base units, {self.provider.account} has {have}, and the faucet gives none "
-                f"({error}). Try `intellect-node faucet --wallet ...` later, or send tokens to that address."
+                f"staking needs {amount_text(amount)}, {self.provider.account} has {amount_text(have)}, and the faucet "
+                f"gives none ({error}). Try `intellect-node faucet --wallet ...` later, or send tokens to that address."
             ) from error
         event("test tokens taken from the faucet", amount=amount - have)
 
