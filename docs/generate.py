@@ -24,8 +24,8 @@ This page is generated from the program's own help by `make docs`; `make lint` f
 
 Exit codes are the same everywhere: 0 done, 1 failed or stopped, 2 something the user must change, 70 a bug, 75 trying
 again can help. People are told amounts in tokens (`12.5 tSTAKE`, every digit), times in UTC and numbers to four digits;
-`--json` has amounts in base units as text (a token is 10^18), times in seconds since 1970 and numbers as they are. What the
-messages mean is in [operating.md](operating.md).
+`--json` has amounts in base units as text (a token is 10^18), times in seconds since 1970 and numbers as they are. What
+the messages mean is in [operating.md](operating.md).
 """
 
 
