@@ -1,14 +1,13 @@
 """What the trainer may train on: submissions that a quorum signed, whole, recent, and scored anew."""
 
 import asyncio
-import hashlib
 from dataclasses import dataclass, field
 
 from ledger.base import Address, Digest, State, Version
 from ledger.errors import InvalidSignature
 from ledger.messages import Batch, recover
 from node.checks.base import cheap
-from node.errors import Malformed, NotFound
+from node.errors import Malformed, NotFound, StoreError
 from node.log import event, warn
 from node.peers.wire import SignedBatch
 from node.record import Submission
@@ -35,17 +34,21 @@ class AcceptedGroups:
     intake: Intake
     groups: dict[Digest, tuple[TrainingGroup, ...]] = field(default_factory=dict)
     asked: dict[Digest, float] = field(default_factory=dict)  # when, monotonic
-    pauses: Pauses = field(init=False)  # of validators that stalled
+    pauses: Pauses[Address] = field(init=False)  # of validators that stalled
+    absent: Pauses[Digest] = field(init=False)  # of submissions whose file could not be had
     scoring: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file in memory at a time
 
     def __post_init__(self) -> None:
         self.pauses = Pauses(self.member.clock)
+        self.absent = Pauses(self.member.clock)
 
     async def look(self, version: Version) -> None:
         """Takes in what has been accepted and can make `version`, and drops what cannot any more."""
         usable = {s.made.commitment: s for s in self._recent(version) if s.state in {State.SUBMITTED, State.SETTLED}}
         self.groups = {commitment: groups for commitment, groups in self.groups.items() if commitment in usable}
         self.asked = {commitment: when for commitment, when in self.asked.items() if commitment in usable}
+        for commitment in self.absent.resting.keys() - usable.keys():
+            self.absent.forget(commitment)
         wanted = [s for commitment, s in usable.items() if commitment not in self.groups and self._is_time(s)]
         places = asyncio.Semaphore(ASKED_AT_ONCE)
         ends = await asyncio.gather(*(self._take_in(places, each) for each in wanted), return_exceptions=True)
@@ -62,6 +65,8 @@ class AcceptedGroups:
     def _is_time(self, submission: Submission) -> bool:
         """Whether it can have been signed at all, and was not asked for just now."""
         record, now = self.member.record, self.member.clock.monotonic()
+        if self.absent.rests(submission.made.commitment):
+            return False
         if submission.state == State.SUBMITTED and record.head.time < record.audit_time(submission):
             return False
         if now - self.asked.get(submission.made.commitment, float("-inf")) < ASK_SECONDS:
@@ -77,12 +82,12 @@ class AcceptedGroups:
         commitment = submission.made.commitment
         if not await self._signed(submission):
             return
-        if not self.intake.holds(commitment) and not await self.intake.fetch(commitment):
-            warn("an accepted file is not here, asking again", commitment=commitment)
-            return
         try:
-            async with self.scoring:
-                self.groups[commitment] = await asyncio.to_thread(self._scored, submission)
+            self.groups[commitment] = await self._worth(submission)
+        except (NotFound, StoreError) as error:
+            self.absent.note(commitment, done=False)
+            warn("an accepted file is not here, asking again", commitment=commitment, reason=error)
+            return
         except Malformed as error:
             self.groups[commitment] = ()
             warn("a quorum accepted what fails here: not trained on", commitment=commitment, reason=error)
@@ -98,7 +103,7 @@ class AcceptedGroups:
         if submission.state == State.SETTLED:
             return True
         others = validators(self.member.record, self.member.account).items()
-        awake = [(who, url) for who, url in others if not self.pauses.rests(_place(who))]
+        awake = [(who, url) for who, url in others if not self.pauses.rests(who)]
         asked = [asyncio.create_task(self._signed_at(*each, submission.made.commitment)) for each in awake]
         try:
             for answer in asyncio.as_completed(asked):
@@ -115,11 +120,11 @@ class AcceptedGroups:
             async with asyncio.timeout(STALLED_SECONDS):
                 batch = await self.member.peers.batch(url, commitment)
         except TimeoutError:
-            self.pauses.note(_place(who), done=False)
+            self.pauses.note(who, done=False)
             return False
         except (NotFound, Malformed):
             return False
-        self.pauses.note(_place(who), done=True)
+        self.pauses.note(who, done=True)
         return await asyncio.to_thread(self.is_quorum, batch, commitment)
 
     def is_quorum(self, batch: SignedBatch, commitment: Digest) -> bool:
@@ -138,15 +143,26 @@ class AcceptedGroups:
 
     # --- What it is worth
 
+    async def _worth(self, submission: Submission) -> tuple[TrainingGroup, ...]:
+        """As `_scored`, of a file that is fetched where it is not here."""
+        commitment = submission.made.commitment
+        if not self.intake.holds(commitment) and not await self.intake.fetch(commitment):
+            raise NotFound("nobody hands it over")
+        async with self.scoring:
+            return await asyncio.to_thread(self._scored, submission)
+
     def _scored(self, submission: Submission) -> tuple[TrainingGroup, ...]:
         """The file's groups with rewards recomputed here: neither worker nor validators are believed.
 
-        Raises: Malformed: a cheap check fails.
+        Raises:
+            NotFound: the file is not here.
+            Malformed: a cheap check fails.
+            StoreError: the disk failed.
         """
         made, size = submission.made, self.member.spec.slot.group_size
-        data = self.intake.store.get(made.commitment)
+        data = self.intake.get(made)
         if data is None:
-            raise Malformed("the file has gone")
+            raise NotFound("the file is not here as it was committed to")
         subject = decoded_subject(self.member, self.tasks, claim_of(self.member, made), data)
         verdict = cheap(subject)
         if isinstance(verdict, Rejected):
@@ -159,8 +175,3 @@ class AcceptedGroups:
             rewards = tuple(self.tasks.score(item, row.output_ids, row.finish) for row in rows)
             groups.append(TrainingGroup(made.commitment, provider, made.version, group, rows, rewards))
         return tuple(groups)
-
-
-def _place(who: Address) -> Digest:
-    """Under which a validator's pause is noted."""
-    return Digest(hashlib.sha256(who.encode()).digest())

@@ -16,7 +16,7 @@ from node.log import event, warn
 from node.model_thread import on_model_thread
 from node.progress import Progress
 from node.record import Submission
-from node.roles.intake import Intake, require_root
+from node.roles.intake import Intake
 from node.roles.member import Member
 from node.roles.subject import claim_of, decoded_subject
 from node.rollouts.assignment import unit_list
@@ -89,7 +89,7 @@ class Auditor:
 
     async def subject(self, submission: Submission) -> Subject | None:
         """What the checks are given, or None where the file is not here or does not parse."""
-        data = await asyncio.to_thread(self._committed, submission.made)
+        data = await asyncio.to_thread(self.intake.get, submission.made)
         if data is None:
             return None
         try:
@@ -125,7 +125,7 @@ class Auditor:
             return await self._cheap_of_file(made)
 
     async def _cheap_of_file(self, made: Submitted) -> Verdict:
-        data = await asyncio.to_thread(self._committed, made)
+        data = await asyncio.to_thread(self.intake.get, made)
         if data is None:
             return Undecided("the file is not here")
         try:
@@ -194,7 +194,7 @@ class Auditor:
         made, spec = submission.made, self.member.spec
         block = self.member.record.beacon_block(made.version, made.node, made.slot) or 0
         versions = Versions(spec.model.manifest_root, engine, metadata.version("intellect-node"))
-        data = self._committed(made)
+        data = self.intake.get(made)
         if data is None and rejected.check != Check.WITHHELD:
             raise StoreError(f"{self.intake.store.path(made.commitment)}: gone before its evidence was written")
         if data is None:
@@ -202,22 +202,6 @@ class Auditor:
         preimages = split_file(data, self.intake.max_file_bytes)
         judged = self.judged.get(made.commitment, tuple(range(len(preimages))))
         return gather(claim_of(self.member, made), rejected, preimages, judged, block, versions).encode()
-
-    def _committed(self, made: Submitted) -> bytes | None:
-        """The file, or None where it is not here: what this disk has made of it is removed, to be fetched again.
-
-        Blocking. Raises: StoreError.
-        """
-        data = self.intake.store.get(made.commitment)
-        if data is None:
-            return None
-        try:
-            require_root(data, made.root, self.intake.max_file_bytes)
-        except Malformed as error:
-            warn("a stored file is damaged and removed, to be fetched again", commitment=made.commitment, reason=error)
-            self.intake.store.delete(made.commitment)
-            return None
-        return data
 
     async def _load(self, version: Version) -> None:
         """Swaps in the weights of `version` where they are here: waiting for them would hold up every other audit."""

@@ -1,6 +1,7 @@
 """Bringing submissions to their end on chain: settling good ones, reporting faulty ones, concluding what is due.
 
-What the chain took is not sent again, and what it did not take waits: a transaction that changes nothing costs gas.
+What was sent waits, longer each time, for the chain to show that it counted: a transaction that changes nothing costs
+gas. Each part fails by itself: a case file that cannot be read keeps nothing else from its end.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,8 +10,9 @@ from functools import partial
 from typing import NamedTuple
 
 from ledger.base import WHOLE_FILE, Address, Digest, Fault, State, ascending
-from ledger.errors import Reverted, Unconfirmed
+from ledger.errors import Reverted, Unconfirmed, Unreachable
 from ledger.messages import SignedMessage
+from node.errors import StoreError
 from node.log import event, warn
 from node.peers.wire import MAX_BATCH
 from node.record import Submission
@@ -18,6 +20,7 @@ from node.roles.batching import Acceptable, Batcher
 from node.roles.casebook import Casebook
 from node.roles.chronicle import named
 from node.roles.member import Member
+from node.roles.pauses import Pauses
 from node.roles.turns import TURN_SECONDS, is_turn
 from node.verdicts import Check
 
@@ -37,26 +40,34 @@ class Closer:
     member: Member
     casebook: Casebook
     batcher: Batcher
-    tried: dict[_Act, float] = field(default_factory=dict)  # when it was last sent, monotonic: blocks' times may lie
+    tried: Pauses[_Act] = field(init=False)  # by the machine's clock: blocks' times may lie
+    unread: Pauses[Digest] = field(init=False)  # of submissions whose case the disk refuses
     done: set[_Act] = field(default_factory=set)  # reports that the chain took, whether or not they counted
 
+    def __post_init__(self) -> None:
+        self.tried = Pauses(self.member.clock, TURN_SECONDS)
+        self.unread = Pauses(self.member.clock)
+
     async def close(self, acceptable: Acceptable) -> None:
-        """One round: whatever can be brought forward now is. Raises: Unreachable."""
+        """One round: whatever can be brought forward now is."""
         for submission in self.member.record.open_submissions():
-            await self._report(submission)
+            await self._report_guarded(submission)
         await self.batcher.propose(acceptable)
         await self._settle()
         await self._conclude()
 
     def known(self) -> set[Digest]:
         """The submissions about which something is remembered."""
-        return {*self.batcher.batches, *(act.commitment for act in (*self.tried, *self.done))}
+        acts = (*self.tried.resting, *self.done)
+        return {*self.batcher.batches, *self.unread.resting, *(act.commitment for act in acts)}
 
     def forget(self, commitment: Digest) -> None:
         """Drops what concerns a submission that is final."""
         self.batcher.forget(commitment)
+        self.unread.forget(commitment)
         self.done = {act for act in self.done if act.commitment != commitment}
-        self.tried = {act: time for act, time in self.tried.items() if act.commitment != commitment}
+        for act in [act for act in self.tried.resting if act.commitment == commitment]:
+            self.tried.forget(act)
 
     # --- Good ones
 
@@ -75,6 +86,18 @@ class Closer:
             await self._send(_Act("settle", commitment), settle)
 
     # --- Faulty ones
+
+    async def _report_guarded(self, submission: Submission) -> None:
+        commitment = submission.made.commitment
+        if self.unread.rests(commitment):
+            return
+        try:
+            await self._report(submission)
+        except StoreError as error:
+            self.unread.note(commitment, done=False)
+            warn("reporting interrupted, trying again", **named(self.member.record, commitment), reason=error)
+        else:
+            self.unread.forget(commitment)
 
     async def _report(self, submission: Submission) -> None:
         case = await self.casebook.case(submission.made.commitment)
@@ -133,15 +156,18 @@ class Closer:
         return submission.made.block.time + windows.settle_by
 
     async def _send(self, act: _Act, sending: Sending) -> bool:
-        """Sends a transaction, unless the same was sent within a turn; whether the chain took it."""
-        now = self.member.clock.monotonic()
-        if act in self.tried and now < self.tried[act] + TURN_SECONDS:
+        """Sends a transaction, unless the same was sent just now; whether the chain took it."""
+        if self.tried.rests(act):
             return False
-        self.tried[act] = now
         try:
             await sending()
+        except Unreachable as error:
+            self.member.chronicle.lost(error)
+            return False
         except (Reverted, Unconfirmed) as error:
             warn(f"{act.what} not taken", **named(self.member.record, act.commitment), reason=error)
             return False
+        finally:
+            self.tried.note(act, done=False)  # once it has counted, the record says so and it is forgotten
         event(f"{act.what} sent", **named(self.member.record, act.commitment))
         return True

@@ -31,7 +31,7 @@ class Examiner:
     witness: Witness
     guard: Guard
     answered: set[Digest] = field(default_factory=set)  # whose whole file was reported, and looked at
-    pauses: Pauses = field(init=False)
+    pauses: Pauses[Digest] = field(init=False)
 
     def __post_init__(self) -> None:
         self.pauses = Pauses(self.member.clock)

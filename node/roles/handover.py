@@ -26,7 +26,10 @@ class Handover:
         """Hands `data` over in the background; None says that the file is lost."""
         self.started = {known for known in self.started if not self.member.record.is_final(known)} | {commitment}
         if data is None:
-            warn("the file of an open submission is not on this disk: it will be void", commitment=commitment)
+            what = (
+                "the file of an open submission is not on this disk: it will be void, unless it was handed over before"
+            )
+            warn(what, commitment=commitment)
             return
         for who in file_receivers(self.member.record, self.member.account):
             task = asyncio.create_task(self._push(who, commitment, data))

@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger.base import Digest
-from node.errors import Malformed, NotFound
-from node.log import event
+from ledger.base import Digest, Submitted
+from node.errors import Malformed, NotFound, StoreError
+from node.log import event, warn
 from node.peers.server import NotYet
 from node.record import Record, Submission
 from node.roles.directory import file_holders, url_of
@@ -73,11 +75,20 @@ class Intake:
             raise NotFound("this node does not hold that file")
         return self.store.path(commitment)
 
-    async def get(self, commitment: Digest) -> bytes:
-        """Raises: NotFound."""
-        data = await asyncio.to_thread(self.store.get, commitment)
+    def get(self, made: Submitted) -> bytes | None:
+        """The file, or None where it is not here: what this disk has made of it is removed, to be fetched again.
+
+        Blocking. Raises: StoreError.
+        """
+        data = self.store.get(made.commitment)
         if data is None:
-            raise NotFound("this node does not hold that file")
+            return None
+        try:
+            require_root(data, made.root, self.max_file_bytes)
+        except Malformed as error:
+            warn("a stored file is damaged and removed, to be fetched again", commitment=made.commitment, reason=error)
+            self.store.delete(made.commitment)
+            return None
         return data
 
     async def fetch(self, commitment: Digest) -> bool:
@@ -117,15 +128,26 @@ class Intake:
         return True
 
     async def prune(self) -> None:
-        """Deletes the files that nobody needs any more."""
+        """Deletes the files that nobody needs any more; one that the disk keeps is said, and keeps no other."""
         await asyncio.to_thread(self._prune)
 
     def _prune(self) -> None:
         record = self.member.record
-        for commitment in self.store.list():
-            submission = record.submissions.get(commitment)
-            if submission is not None and is_past(record, submission):
-                self.store.delete(commitment)
+        with put_off("old files not looked for"):
+            for commitment in self.store.list():
+                submission = record.submissions.get(commitment)
+                if submission is not None and is_past(record, submission):
+                    with put_off("an old file not deleted"):
+                        self.store.delete(commitment)
+
+
+@contextmanager
+def put_off(what: str) -> Iterator[None]:
+    """Around housekeeping: where the disk refuses it, that is said, and the next time will do."""
+    try:
+        yield
+    except StoreError as error:
+        warn(f"{what}, trying again later", reason=error)
 
 
 def is_past(record: Record, submission: Submission) -> bool:

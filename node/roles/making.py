@@ -9,7 +9,7 @@ from ledger.base import Digest, Version
 from node.checks.base import cheap
 from node.checks.subject import Claim
 from node.engines.base import Engine
-from node.errors import EngineError, Malformed
+from node.errors import EngineError, Malformed, StoreError
 from node.log import event, warn
 from node.model_thread import on_model_thread
 from node.progress import Progress
@@ -45,6 +45,7 @@ class Maker:
     intake: Intake
     work: Workmanship = field(default_factory=Honest)
     loaded: Version | None = None
+    found: Digest | None = None  # the file that was last made, or said to be found again
 
     async def make(self, assignment: Assignment) -> Work:
         """The work of `assignment`, sound and on disk.
@@ -57,7 +58,9 @@ class Maker:
         """
         found = await asyncio.to_thread(self._left_behind, assignment)
         if found is not None:
-            event("file found again", slot=assignment.slot, commitment=found.claim.commitment)
+            if self.found != found.claim.commitment:
+                self.found = found.claim.commitment
+                event("file found again", slot=assignment.slot, commitment=self.found)
             return found
         try:
             data = await self._generate(assignment)
@@ -66,6 +69,7 @@ class Maker:
             self.loaded = None  # the next try starts from a fresh load
             raise EngineError(str(error)) from error
         await asyncio.to_thread(self.intake.store.put, work.claim.commitment, data)
+        self.found = work.claim.commitment
         return work
 
     def _left_behind(self, assignment: Assignment) -> Work | None:
@@ -79,6 +83,9 @@ class Maker:
             except Malformed as error:
                 warn("a file of an earlier process is not usable", commitment=name, reason=error)
                 self.intake.store.delete(name)
+                continue
+            except StoreError as error:
+                warn("a file of an earlier process cannot be read", commitment=name, reason=error)
                 continue
             return work
         return None

@@ -1,12 +1,15 @@
 """Letting what could not be done rest, longer each time, so that it holds up and logs as little as it can."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from ledger.base import Digest
 from node.clock import Clock
 
 FIRST_SECONDS = 1.0  # doubled each time
 MAX_SECONDS = 60.0
+
+About = TypeVar("About", bound=Hashable)  # what rests: a submission by its commitment, most often
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,23 +19,24 @@ class _Pause:
 
 
 @dataclass(slots=True)
-class Pauses:
-    """By submission."""
+class Pauses(Generic[About]):
+    """By what they are about."""
 
     clock: Clock
-    resting: dict[Digest, _Pause] = field(default_factory=dict)
+    first_seconds: float = FIRST_SECONDS
+    resting: dict[About, _Pause] = field(default_factory=dict)
 
-    def rests(self, commitment: Digest) -> bool:
-        """Whether the submission is to be left alone now."""
-        pause = self.resting.get(commitment)
+    def rests(self, about: About) -> bool:
+        """Whether it is to be left alone now."""
+        pause = self.resting.get(about)
         return pause is not None and self.clock.monotonic() < pause.until
 
-    def note(self, commitment: Digest, *, done: bool) -> None:
+    def note(self, about: About, *, done: bool) -> None:
         """Takes down how a try went."""
-        last = self.resting.pop(commitment, None)
+        last = self.resting.pop(about, None)
         if not done:
-            seconds = FIRST_SECONDS if last is None else min(2 * last.seconds, MAX_SECONDS)
-            self.resting[commitment] = _Pause(self.clock.monotonic() + seconds, seconds)
+            seconds = self.first_seconds if last is None else min(2 * last.seconds, MAX_SECONDS)
+            self.resting[about] = _Pause(self.clock.monotonic() + seconds, seconds)
 
-    def forget(self, commitment: Digest) -> None:
-        self.resting.pop(commitment, None)
+    def forget(self, about: About) -> None:
+        self.resting.pop(about, None)

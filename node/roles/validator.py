@@ -9,9 +9,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from ledger.base import WHOLE_FILE, Digest
-from ledger.errors import Unreachable
 from ledger.messages import Have
-from node.errors import Malformed, NotFound, StoreError
+from node.errors import Malformed, NotFound
 from node.log import warn
 from node.record import Submission
 from node.roles.acceptance import Acceptance
@@ -20,7 +19,7 @@ from node.roles.casebook import Case, Casebook
 from node.roles.closing import Closer
 from node.roles.directory import validators
 from node.roles.examiner import Examiner, Guard
-from node.roles.intake import Intake, is_past
+from node.roles.intake import Intake, is_past, put_off
 from node.roles.member import Member
 from node.roles.pauses import Pauses
 from node.roles.witness import Witness
@@ -61,8 +60,8 @@ class Validator:
     inquired: dict[Digest, float] = field(default_factory=dict)  # when, monotonic
     inquiries: dict[Digest, asyncio.Task[None]] = field(default_factory=dict)
     pruned: float = float("-inf")
-    pauses: Pauses = field(init=False)
-    reluctance: Pauses = field(init=False)  # of what failed when it was to be signed for
+    pauses: Pauses[Digest] = field(init=False)
+    reluctance: Pauses[Digest] = field(init=False)  # of what failed when it was to be signed for
 
     def __post_init__(self) -> None:
         self.pauses = Pauses(self.member.clock)
@@ -95,12 +94,7 @@ class Validator:
 
     async def _close(self) -> None:
         while True:
-            try:
-                await self.closer.close(self._accepts_guarded)
-            except Unreachable as error:
-                self.member.chronicle.lost(error)
-            except StoreError as error:  # a case file's: the next round tries again
-                warn("closing interrupted, trying again", reason=error)
+            await self.closer.close(self._accepts_guarded)
             await self.member.wait()
 
     async def _accepts_guarded(self, submission: Submission) -> bool:
@@ -219,8 +213,9 @@ class Validator:
         for commitment in self.casebook.on_disk():
             submission = record.submissions.get(commitment)
             if submission is not None and is_past(record, submission):
-                self.witness.exhibits.delete_named(self.casebook.stored(commitment))
-                self.casebook.delete(commitment)
+                with put_off("an old case not deleted"):
+                    self.witness.exhibits.delete_named(self.casebook.stored(commitment))
+                    self.casebook.delete(commitment)
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:

@@ -6,9 +6,9 @@ long as its version is open, even if there is a newer one by then.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ledger.base import Address, Ledger, Version
+from ledger.base import Address, Digest, Ledger, Submitted, Version
 from ledger.errors import (
     AlreadySubmitted,
     InsufficientStake,
@@ -29,8 +29,10 @@ from node.errors import ConfigError, EngineError, NodeError, NotFound
 from node.log import event, warn
 from node.record import Submission
 from node.roles.handover import Handover
+from node.roles.intake import put_off
 from node.roles.making import Maker, Work
 from node.roles.member import Member
+from node.roles.pauses import Pauses
 from node.rollouts.assignment import Assignment, assign
 
 ENGINE_TRIES = 3  # in a row, before a worker gives up on its engine
@@ -40,6 +42,9 @@ LOOK_AGAIN = (
     SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted, RunIsEnded, PotTooSmall, SlotTaken,
     Unreachable, Unconfirmed,
 )  # fmt: skip
+
+
+Situation = tuple[Version | None, frozenset[Digest]]  # the latest version, and what is open of this node
 
 
 class OutOfStake(NodeError):
@@ -56,6 +61,11 @@ class Worker:
     handover: Handover
     failures: int = 0  # of the engine, in a row
     unsent: bool = True  # whether a finished file may lie here that was not committed
+    refused: Pauses[Situation] = field(init=False)  # in which nothing could be submitted
+    said: type[Exception] | None = None  # why, as it was last said
+
+    def __post_init__(self) -> None:
+        self.refused = Pauses(self.member.clock)
 
     async def run(self) -> None:
         """Works until the run has ended and every own submission is final, then claims.
@@ -92,13 +102,13 @@ class Worker:
 
     async def _produce(self) -> bool:
         """Makes and submits the next slot; False where there is nothing to do now."""
-        assignment = await self._next()
+        assignment = None if self.refused.rests(self._situation()) else await self._next()
         if assignment is None:
             return False
         try:
             work = await self.maker.make(assignment)
         except NotFound as error:
-            warn("weights not here, looking again", version=assignment.version, reason=error)
+            self._rest("weights not here, looking again", error, version=assignment.version)
             return False
         except EngineError as error:
             self._count_failure(error)
@@ -152,6 +162,21 @@ class Worker:
             version, manifest_root, member.account, slot, beacon,
         )  # fmt: skip
 
+    def _situation(self) -> Situation:
+        return self.member.record.latest, frozenset(s.made.commitment for s in self._open())
+
+    def _rest(self, what: str, error: Exception, **which: int) -> None:
+        """What was refused is tried again when the chain has changed, else later each time; it is said when it is
+        new."""
+        situation, kind = self._situation(), type(error)
+        if situation not in self.refused.resting:
+            self.refused.resting.clear()
+            self.said = None
+        self.refused.note(situation, done=False)
+        if self.said is not kind:
+            self.said = kind
+            warn(what, **which, reason=error)
+
     def _count_failure(self, error: EngineError) -> None:
         """Raises: EngineError: it has failed too often to be an accident."""
         self.failures += 1
@@ -169,13 +194,13 @@ class Worker:
                 what.run, what.version, what.slot, what.root, what.units, what.beacon
             )
         except LOOK_AGAIN as error:
-            warn("not submitted, looking again", slot=what.slot, reason=error)
+            self._rest("not submitted, looking again", error, slot=what.slot)
             self.unsent = not isinstance(error, SlotTaken)  # which will be taken for ever
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:
             if not self._open():  # what is open may yet free its stake
                 raise OutOfStake(_out_of_stake(self.member.account, error)) from error
-            warn("not submitted, waiting for open submissions", slot=what.slot, reason=error)
+            self._rest("not submitted, waiting for open submissions", error, slot=what.slot)
             return False
         except Reverted as error:
             raise self._refused(error) from error
@@ -201,10 +226,17 @@ class Worker:
     async def _hand_over(self) -> None:
         """Hands over every own open file that this process has not: also those of a crash, or of a slow chain."""
         for submission in self._open():
-            commitment = submission.made.commitment
-            if commitment not in self.handover.started:
-                data = await asyncio.to_thread(self.maker.intake.store.get, commitment)
-                self.handover.start(commitment, data)
+            if submission.made.commitment not in self.handover.started:
+                self.handover.start(submission.made.commitment, await self._file(submission.made))
+
+    async def _file(self, made: Submitted) -> bytes | None:
+        """An own file; one that the disk lost or changed is had from those whom it was handed to, if there are any."""
+        intake, data = self.maker.intake, None
+        with put_off("an own file not read"):
+            data = await asyncio.to_thread(intake.get, made)
+            if data is None and await intake.fetch(made.commitment):
+                data = await asyncio.to_thread(intake.get, made)
+        return data
 
     async def _claim(self) -> None:
         """Raises: Unreachable, Unconfirmed: the chain did not answer for long."""

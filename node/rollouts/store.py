@@ -6,6 +6,7 @@ file belongs to an assignment exactly if the commitment recomputed from both is 
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from threading import Lock
 from ledger.base import Digest
 from node.errors import StoreError
 from node.files import disk_refused, write_atomically
+from node.log import warn
 
 MAX_FILE_BYTES = 2**30  # no run's file is near it; what is larger was not written by this store
 _SUFFIX = ".rollouts"
@@ -46,46 +48,38 @@ class RolloutStore:
             raise StoreError(f"{path}: {len(data)} bytes, at most {MAX_FILE_BYTES} are kept")
         with self._writing, _translated(path):
             self._prepare()
+            self._make_room(path)
             write_atomically(path, data)
 
     def holds(self, commitment: Digest) -> bool:
-        """Whether its file is here. Raises: StoreError."""
+        """Whether its file is here: nothing that this store cannot have written. Raises: StoreError."""
         path = self.path(commitment)
         with _translated(path):
-            try:
-                return S_ISREG(path.lstat().st_mode)
-            except FileNotFoundError:
-                return False
+            return _is_stored(path)
 
     def get(self, commitment: Digest) -> bytes | None:
-        """The file, or None where there is none: a folder, a pipe or a link in its place was not put here.
-
-        Raises:
-            StoreError: it cannot be read, or is over `MAX_FILE_BYTES`.
-        """
+        """The file, or None where `holds` says that there is none. Raises: StoreError: it cannot be read."""
         path = self.path(commitment)
         with _translated(path):
-            if not self.holds(commitment):
+            if not _is_stored(path):
                 return None
             try:
                 with open(path, "rb", opener=_open_without_waiting) as file:
-                    if not S_ISREG((status := os.fstat(file.fileno())).st_mode):
+                    if not _fits(os.fstat(file.fileno())):
                         return None
-                    data = file.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else None
+                    data = file.read(MAX_FILE_BYTES + 1)
             except FileNotFoundError:
                 return None
-        if data is None or len(data) > MAX_FILE_BYTES:
-            raise StoreError(f"{path}: over {MAX_FILE_BYTES} bytes, so this store did not write it")
-        return data
+        return data if len(data) <= MAX_FILE_BYTES else None
 
     def list(self) -> tuple[Digest, ...]:
         """Commitments of all whole files, ascending. Raises: StoreError."""
         with _translated(self._folder):
             try:
-                names = [entry.name for entry in self._folder.iterdir() if _NAME.fullmatch(entry.name)]
+                paths = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name) and _is_stored(path)]
             except FileNotFoundError:
                 return ()
-        return tuple(Digest(bytes.fromhex(name.removesuffix(_SUFFIX))) for name in sorted(names))
+        return tuple(Digest(bytes.fromhex(path.stem)) for path in sorted(paths))
 
     def delete(self, commitment: Digest) -> None:
         """Removes the file; that there is none is no error. Raises: StoreError."""
@@ -101,6 +95,28 @@ class RolloutStore:
         for leftover in self._folder.glob("*.tmp"):
             leftover.unlink(missing_ok=True)
         self._prepared = True
+
+    def _make_room(self, path: Path) -> None:
+        """Where what is at `path` was not put here: writing replaces it, but for a folder, which is moved aside."""
+        if _is_stored(path) or not os.path.lexists(path):
+            return
+        is_folder = path.is_dir() and not path.is_symlink()
+        aside = Path(tempfile.mkdtemp(prefix=path.name + ".", dir=self._folder)) if is_folder else None
+        if aside is not None:
+            path.replace(aside)  # which is empty
+        warn("what is no rollout file stood in a file's place: it is replaced", path=path, kept_as=aside)
+
+
+def _is_stored(path: Path) -> bool:
+    """Whether this store can have written what is at `path`: no folder, pipe or link, and not too large."""
+    try:
+        return _fits(path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _fits(status: os.stat_result) -> bool:
+    return S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES
 
 
 def _open_without_waiting(path: str, flags: int) -> int:

@@ -27,7 +27,9 @@ async def test_a_submission_is_concluded_when_an_endpoint_has_told_a_time_to_com
     await network.confirmed(commitment)
 
     ahead[0] = 100_000
-    await until(lambda: any(act.what == "conclude" for act in validator.role.closer.tried), "a conclude too early")
+    await until(
+        lambda: any(act.what == "conclude" for act in validator.role.closer.tried.resting), "a conclude too early"
+    )
     assert not network.state(commitment).final
     ahead[0] = 0
     await until(lambda: validator.member.record.head.time <= network.chain.head.time, "the truth")

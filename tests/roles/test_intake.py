@@ -30,7 +30,8 @@ async def test_a_file_is_taken_only_when_it_is_what_was_committed_to(build: Buil
     assert not intake.holds(commitment)
 
     await intake.take(commitment, data)
-    assert (await intake.get(commitment), await intake.wants(commitment)) == (data, False)
+    made = intake.member.record.submissions[commitment].made
+    assert (intake.get(made), await intake.wants(commitment)) == (data, False)
 
 
 async def test_a_file_is_had_from_another_when_the_first_ones_asked_stall(build: Build) -> None:

@@ -1,4 +1,4 @@
-"""A validator whose own disk spoils what it holds: nobody is accused for that, and what was lost is fetched again."""
+"""A node whose own disk spoils what it holds: nobody is accused for that, and what was lost is fetched again."""
 
 import asyncio
 import os
@@ -8,16 +8,17 @@ import pytest
 
 from ledger.base import Digest, State, Version
 from node.errors import StoreError
+from node.roles.casebook import Case
 from node.rollouts.file import decode_file, encode_file
-from node.rollouts.store import MAX_FILE_BYTES
+from node.rollouts.store import MAX_FILE_BYTES, RolloutStore
 from node.verdicts import Check, Rejected
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import until
 
 
-def spoil_rollouts(part: Part, commitment: Digest, network: Network) -> bytes:
-    """Changes a byte of the first proof of every rollout that the validator holds; returns what was there."""
-    store = part.role.intake.store
+def spoil_rollouts(part: Part, commitment: Digest, network: Network, store: RolloutStore | None = None) -> bytes:
+    """Changes a byte of the first proof of every rollout that a node holds; returns what was there."""
+    store = store or part.role.intake.store
     data = store.get(commitment)
     rows = [
         replace(row, proofs=(bytes(reversed(row.proofs[0])), *row.proofs[1:]))
@@ -102,16 +103,122 @@ async def test_weights_that_the_disk_changed_under_a_running_validator_accuse_no
     assert weights.read_bytes() == good
 
 
-async def test_a_file_that_cannot_be_read_leaves_the_validator_at_work_and_the_others_settle(build: Build) -> None:
+@pytest.mark.parametrize("kind", ["folder", "link", "large"])
+async def test_what_came_to_stand_in_a_files_place_is_replaced_by_the_file_fetched_anew(
+    build: Build, kind: str
+) -> None:
     network = await build(validators=1)
     validator = (await network.validator()).go()
+    commitment = await network.commit_honestly(await network.worker())
+    await network.confirmed(commitment)
+    path = validator.role.intake.store.path(commitment)
+    good = path.read_bytes()
+    if kind == "large":
+        os.truncate(path, MAX_FILE_BYTES + 1)  # sparse: takes no room
+    else:
+        path.unlink()
+        path.mkdir() if kind == "folder" else path.symlink_to("/etc/hosts")
+    await audit_time(network)
+
+    assert await network.settled(commitment) == State.SETTLED
+    assert path.read_bytes() == good and not path.is_symlink()
+
+
+class Refusing(RolloutStore):
+    """A store whose disk refuses to read one file."""
+
+    refused = Digest(bytes(32))
+
+    def get(self, commitment: Digest) -> bytes | None:
+        if commitment == self.refused:
+            raise StoreError("Input/output error")
+        return super().get(commitment)
+
+
+async def test_a_file_that_cannot_be_read_leaves_the_validator_at_work_and_the_others_settle(build: Build) -> None:
+    network = await build(validators=1)
+    validator = await network.validator()
+    store = validator.role.intake.store = Refusing(validator.member.state.rollouts)
+    validator.go()
     honest = await network.commit_honestly(await network.worker(200))
     await network.confirmed(honest)
     bad = await network.commit_honestly(await network.worker(300))
     await network.confirmed(bad)
-    assert bad not in validator.role.auditor.draws  # its file is yet to be read for the draw
-    os.truncate(validator.role.intake.store.path(bad), MAX_FILE_BYTES + 1)  # sparse: takes no room
+    store.refused = bad
     await audit_time(network)
 
     assert await network.settled(honest) == State.SETTLED
     assert not validator.finished and network.state(bad) == State.SUBMITTED
+
+
+async def test_a_case_that_the_disk_refuses_keeps_no_other_submission_from_its_end(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    validator = await network.validator()
+    cases = validator.role.casebook
+
+    class RefusingCases:
+        async def case(self, commitment: Digest) -> Case:
+            if commitment == bad:
+                raise StoreError("Input/output error")
+            return await cases.case(commitment)  # type: ignore[no-any-return]
+
+    validator.role.closer.casebook = RefusingCases()
+    bad = await network.commit_honestly(await network.worker(200))
+    honest = await network.commit_honestly(await network.worker(300))
+    validator.go()
+    await network.confirmed(bad)
+    await network.confirmed(honest)
+    await audit_time(network)
+
+    assert await network.settled(honest) == State.SETTLED
+    said = [line for line in caplog.records if line.getMessage().startswith("reporting interrupted")]
+    assert 1 <= len(said) < 12  # it rests longer each time
+
+
+async def test_a_trainer_does_not_train_on_a_file_that_its_disk_changed_and_fetches_it_again(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    validator = (await network.validator()).go()
+    trainer = await network.trainer()
+    commitment = await network.commit_honestly(await network.worker())
+    await network.confirmed(commitment)
+    await trainer.member.sync()
+    accepted = trainer.role.accepted
+    assert await accepted.intake.fetch(commitment)
+    good = await asyncio.to_thread(spoil_rollouts, trainer, commitment, network, accepted.intake.store)
+    await network.audited(commitment)
+    assert await network.settled(commitment) == State.SETTLED
+    await trainer.member.sync()
+
+    await accepted.look(Version(1))
+    assert (accepted.groups, accepted.intake.holds(commitment)) == ({}, False)
+    assert accepted.absent.rests(commitment)
+    await until(lambda: not accepted.absent.rests(commitment))
+    accepted.asked.clear()
+    await accepted.look(Version(1))
+
+    rows = [row for group in accepted.groups[commitment] for row in group.rollouts]
+    assert rows == list(decode_file(good, network.spec))
+    assert accepted.intake.store.get(commitment) == good
+    damaged = [line for line in caplog.records if line.getMessage().startswith("a stored file is damaged")]
+    assert len(damaged) == 1
+    assert network.case(validator, commitment).faults == {}
+
+
+async def test_a_worker_hands_over_its_file_as_committed_when_its_disk_changed_it(build: Build) -> None:
+    network = await build(validators=2)
+    holding = await network.validator(0)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    await holding.member.sync()
+    assert await holding.role.intake.fetch(commitment)
+    await asyncio.to_thread(spoil_rollouts, worker, commitment, network, worker.role.maker.intake.store)
+    other = await network.validator(1)
+    await other.member.sync()
+    worker.go()
+
+    await until(lambda: other.role.intake.holds(commitment))
+    assert other.role.intake.store.get(commitment) == holding.role.intake.store.get(commitment)

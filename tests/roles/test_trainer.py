@@ -96,7 +96,7 @@ async def test_rewards_are_computed_anew_and_only_what_was_accepted_is_taken(bui
     await trainer.member.sync()
     accepted.asked.clear()
     await accepted.look(Version(1))
-    rows = decode_file(await validator.role.intake.get(commitment), network.spec)
+    rows = decode_file(validator.role.intake.store.get(commitment), network.spec)
     made = trainer.member.record.submissions[commitment].made
     first, second = accepted.groups[commitment]
     items = [subject_item(network, made, group) for group in range(2)]

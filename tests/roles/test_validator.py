@@ -105,7 +105,7 @@ async def test_a_leaf_counts_as_checked_when_both_its_auditors_say_so(build: Bui
     leaves = [case.clean(part.member.account) for case, part in zip(cases, validators, strict=True)]
     assert sorted(len(each) for each in leaves) == [0, 0, 1, 1]  # one leaf is drawn, by hash to two of four
     block = network.chain.blocks.block_at(network.parts[0].member.record.submissions[commitment].made.block.time + 6)
-    rows = decode_file(await validators[0].role.intake.get(commitment), one)
+    rows = decode_file(validators[0].role.intake.store.get(commitment), one)
     beacon = network.chain.blocks.beacon(block.number, 0)
     (drawn,) = draw(audit_key(beacon, commitment), unit_list(rows, one), 1)
     assert set.union(*map(set, leaves)) == {drawn}

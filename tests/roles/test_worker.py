@@ -2,20 +2,22 @@
 
 import asyncio
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledger.base import Address, Digest, State, Version
-from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable
+from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable, reverted
 from ledger.journal import SlotTaken
 from node.errors import ConfigError, EngineError
 from node.models.tiny import build_tiny
 from node.roles.making import SPARE_FILES
 from node.roles.worker import OutOfStake, claim_rewards
+from node.runspec import RunSpec
 from tests.roles.network import TRAINER, Build, Network, Part
-from tests.roles.stage import Watched, key, until
+from tests.roles.stage import FastClock, Watched, key, until
 
 
 class Killed(Exception):
@@ -310,3 +312,49 @@ async def test_a_worker_fetches_the_weights_from_its_peers_when_it_has_none(buil
 
     assert len(await network.committed()) == 1
     assert await asyncio.to_thread(worker.member.newest_held) == 0
+
+
+async def test_a_worker_whose_stake_is_locked_says_so_once_tries_ever_less_and_goes_on_when_it_is_free(
+    build: Build, spec: RunSpec, caplog: pytest.LogCaptureFixture
+) -> None:
+    economics = spec.economics.model_copy(update={"max_open": 2})
+    network = await build(validators=1, spec=spec.model_copy(update={"economics": economics}))
+    await network.all_validators()
+    plain, tries = network.connect, list[float]()
+    clock = FastClock()
+
+    def note(name: str, _: tuple[Any, ...]) -> None:
+        tries.extend([clock.monotonic()] if name == "submit" else [])
+
+    network.connect = lambda account: Watched(plain(account), before=note)  # type: ignore[arg-type,assignment]
+    worker = await network.worker()
+    locks = worker.member.run.params.penalty + worker.member.run.params.submission_bond
+    await worker.role.provider.unstake(network.run, worker.member.account, locks)  # of twice that
+    worker.go()
+    (first,) = await network.committed()
+    network.chain.mine(3)  # the beacon of its second slot is known now
+    await until(lambda: len(tries) >= 5)
+
+    waits = [later - earlier for earlier, later in pairwise(tries[1:5])]
+    assert [wait >= 2**k for k, wait in enumerate(waits)] == [True] * 3  # seconds
+    said = [line.getMessage() for line in caplog.records]
+    assert said.count("not submitted, waiting for open submissions") == 1
+    assert said.count("file found again") == 0
+
+    assert await network.live(first.made.commitment) == State.SETTLED
+    second = (await network.committed(2))[1]
+    assert (second.made.node, second.made.slot) == (worker.member.account, 1)
+
+
+async def test_a_pot_that_is_empty_is_said_once_and_not_at_every_look(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    breaking(network, "before", reverted("PotTooSmall", {"needed": 5, "pot": 1}), times=4)
+    (await network.worker()).go()
+
+    (submission,) = await network.committed()
+
+    said = [line.getMessage() for line in caplog.records]
+    assert said.count("not submitted, looking again") == 1
+    assert submission.made.slot == 0

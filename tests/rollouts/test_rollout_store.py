@@ -75,15 +75,6 @@ def test_threads_that_put_one_file_leave_a_whole_one(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["01" * 32 + ".rollouts"]
 
 
-def test_a_file_beyond_all_limits_is_not_read(folder: Path) -> None:
-    store = RolloutStore(folder)
-    store.put(ONE, b"a")
-    os.truncate(store.path(ONE), MAX_FILE_BYTES + 1)  # sparse: takes no room
-
-    with pytest.raises(StoreError, match="over 1073741824 bytes"):
-        store.get(ONE)
-
-
 def stand_in(kind: str, path: Path) -> None:
     """Puts something that is no regular file at `path`."""
     match kind:
@@ -91,29 +82,41 @@ def stand_in(kind: str, path: Path) -> None:
             os.mkfifo(path)
         case "folder":
             path.mkdir()
+            (path / "kept").write_bytes(b"somebody's")
+        case "large":
+            path.write_bytes(b"")
+            os.truncate(path, MAX_FILE_BYTES + 1)  # sparse: takes no room
         case link:
             path.symlink_to(link)
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("kind", ["pipe", "folder", "/dev/zero", "/etc/hosts"])
-def test_what_is_no_regular_file_is_not_read_and_counts_as_not_here(folder: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "folder", "large", "/dev/zero", "/etc/hosts"])
+def test_what_this_store_did_not_write_is_not_read_and_counts_as_not_here(folder: Path, kind: str) -> None:
     store = RolloutStore(folder)
     folder.mkdir(parents=True)
     stand_in(kind, store.path(ONE))
 
-    assert (store.get(ONE), store.holds(ONE)) == (None, False)
+    assert (store.get(ONE), store.holds(ONE), store.list()) == (None, False, ())
 
 
-@pytest.mark.parametrize("kind", ["pipe", "/dev/zero"])
-def test_a_file_takes_the_place_of_what_is_no_regular_file(folder: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "folder", "large", "/dev/zero", "/etc/hosts"])
+def test_a_file_takes_the_place_of_what_this_store_did_not_write_and_that_is_said_once(
+    folder: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     store = RolloutStore(folder)
     folder.mkdir(parents=True)
     stand_in(kind, store.path(ONE))
 
-    store.put(ONE, b"rows")
+    for content in (b"rows", b"rows again"):
+        store.put(ONE, content)
+        assert (store.get(ONE), store.holds(ONE), store.list()) == (content, True, (ONE,))
 
-    assert (store.get(ONE), store.holds(ONE)) == (b"rows", True)
+    assert [line.getMessage() for line in caplog.records] == [
+        "what is no rollout file stood in a file's place: it is replaced"
+    ]
+    kept = [path.read_bytes() for path in folder.rglob("kept")]
+    assert kept == ([b"somebody's"] if kind == "folder" else [])
 
 
 def test_errors_of_the_disk_name_the_path(tmp_path: Path) -> None:
