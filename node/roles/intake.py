@@ -2,18 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Digest, Submitted
-from node.errors import Malformed, NotFound, StoreError
+from node.errors import Malformed, NotFound
 from node.log import event, warn
 from node.peers.server import NotYet
 from node.record import Record, Submission
 from node.roles.directory import file_holders, url_of
 from node.roles.member import Member
+from node.roles.pauses import put_off
 from node.rollouts.file import file_root, size_limit
 from node.rollouts.store import RolloutStore
 
@@ -139,15 +138,6 @@ class Intake:
                 if submission is not None and is_past(record, submission):
                     with put_off("an old file not deleted"):
                         self.store.delete(commitment)
-
-
-@contextmanager
-def put_off(what: str) -> Iterator[None]:
-    """Around housekeeping: where the disk refuses it, that is said, and the next time will do."""
-    try:
-        yield
-    except StoreError as error:
-        warn(f"{what}, trying again later", reason=error)
 
 
 def is_past(record: Record, submission: Submission) -> bool:

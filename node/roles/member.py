@@ -18,6 +18,7 @@ from node.progress import Progress
 from node.record import Record
 from node.roles.base_model import require_model
 from node.roles.chronicle import Chronicle
+from node.roles.pauses import put_off
 from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.store import CheckpointStore
@@ -127,7 +128,8 @@ class Member:
         """Deletes the weights that nobody needs: all but the newest versions, version 0, and what is wanted."""
         kept = {checkpoint.manifest_root for checkpoint in self.record.checkpoints[-self.settings.keep_versions :]}
         kept |= {root for version in (0, *self.wanted) if (root := self.record.root(Version(version))) is not None}
-        await asyncio.to_thread(self.checkpoints.keep, kept)
+        with put_off("old weights not deleted"):
+            await asyncio.to_thread(self.checkpoints.keep, kept)
 
     @asynccontextmanager
     async def following_weights(self) -> AsyncIterator[None]:

@@ -1,10 +1,13 @@
 """Letting what could not be done rest, longer each time, so that it holds up and logs as little as it can."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from node.clock import Clock
+from node.errors import StoreError
+from node.log import warn
 
 FIRST_SECONDS = 1.0  # doubled each time
 MAX_SECONDS = 60.0
@@ -40,3 +43,12 @@ class Pauses(Generic[About]):
 
     def forget(self, about: About) -> None:
         self.resting.pop(about, None)
+
+
+@contextmanager
+def put_off(what: str) -> Iterator[None]:
+    """Around housekeeping: where the disk refuses it, that is said, and the next time will do."""
+    try:
+        yield
+    except StoreError as error:
+        warn(f"{what}, trying again later", reason=error)

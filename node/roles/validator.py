@@ -19,9 +19,9 @@ from node.roles.casebook import Case, Casebook
 from node.roles.closing import Closer
 from node.roles.directory import validators
 from node.roles.examiner import Examiner, Guard
-from node.roles.intake import Intake, is_past, put_off
+from node.roles.intake import Intake, is_past
 from node.roles.member import Member
-from node.roles.pauses import Pauses
+from node.roles.pauses import Pauses, put_off
 from node.roles.witness import Witness
 from node.verdicts import Check, Rejected, Undecided
 

@@ -29,10 +29,9 @@ from node.errors import ConfigError, EngineError, NodeError, NotFound
 from node.log import event, warn
 from node.record import Submission
 from node.roles.handover import Handover
-from node.roles.intake import put_off
 from node.roles.making import Maker, Work
 from node.roles.member import Member
-from node.roles.pauses import Pauses
+from node.roles.pauses import Pauses, put_off
 from node.rollouts.assignment import Assignment, assign
 
 ENGINE_TRIES = 3  # in a row, before a worker gives up on its engine

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -222,3 +223,22 @@ async def test_a_worker_hands_over_its_file_as_committed_when_its_disk_changed_i
 
     await until(lambda: other.role.intake.holds(commitment))
     assert other.role.intake.store.get(commitment) == holding.role.intake.store.get(commitment)
+
+
+async def test_housekeeping_that_the_disk_refuses_is_said_and_ends_nothing(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    validator = await network.validator()
+    rollouts = validator.member.state.rollouts
+    await asyncio.to_thread(shutil.rmtree, validator.member.state.checkpoints)
+    rollouts.parent.mkdir(parents=True, exist_ok=True)
+    rollouts.write_bytes(b"a file, not a folder")
+
+    await validator.member.evict()
+    await validator.role.intake.prune()
+
+    assert [line.getMessage() for line in caplog.records if "trying again later" in line.getMessage()] == [
+        "old weights not deleted, trying again later",
+        "old files not looked for, trying again later",
+    ]
