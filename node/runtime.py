@@ -192,6 +192,7 @@ def policy_of(spec: RunSpec) -> Policy:
         max_output_tokens=spec.sampling.max_output_tokens,
         eos_ids=frozenset(spec.model.eos_ids),
         group_size=spec.slot.group_size,
+        max_prompt_tokens=spec.sampling.max_prompt_tokens,
     )
 
 

@@ -11,12 +11,18 @@ from node.rollouts.rollout import Replay, Rollout, Sample
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a run samples; all of it comes from its RunSpec."""
+    """How a run samples; all of it comes from its RunSpec. Prompts may be as long as the model permits if None."""
 
     temperature: float
     max_output_tokens: int
     eos_ids: frozenset[int]
     group_size: int
+    max_prompt_tokens: int | None = None
+
+    @property
+    def max_sequence(self) -> int | None:
+        """Tokens of a prompt and its output together, where that is known."""
+        return None if self.max_prompt_tokens is None else self.max_prompt_tokens + self.max_output_tokens
 
 
 class Engine(Protocol):

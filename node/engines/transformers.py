@@ -15,6 +15,7 @@ from node.engines.base import Policy
 from node.engines.decoding import Row, decode
 from node.engines.forward import Forward, Prompt
 from node.engines.replaying import batches, replay_batch
+from node.engines.stored import read_config
 from node.errors import EngineError
 from node.progress import OnProgress
 from node.rollouts.rollout import Replay, Rollout, Sample
@@ -48,7 +49,7 @@ class TransformersEngine:
         Raises:
             EngineError: nothing was loaded, for the reason that it names.
         """
-        config = weights.read_config(folder)
+        config = read_config(folder)
         if self._model is not None and config == self._config:
             self._swap(folder)
             return
@@ -66,7 +67,7 @@ class TransformersEngine:
     def weights_digest(self) -> str:
         """SHA-256 in hex over names, shapes and bytes of the loaded weights."""
         self._forward()
-        return weights.digest(self._model)
+        return weights.digest(sorted(self._model.named_parameters()))
 
     def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
         """As `Engine.generate`; the total shrinks where a row ends early.

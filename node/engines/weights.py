@@ -6,45 +6,20 @@ Only safetensors are read, names, shapes and types must be exactly the model's, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic_core import from_json
 from safetensors import SafetensorError, safe_open
 
 from node.engines.slots import ATTENTION, attention
+from node.engines.stored import Shapes, read_config, stored_shapes, weight_files
 from node.errors import EngineError
 
-# Models whose logits are the output layer of the last hidden state, nothing after it, and whose attention is plain.
-ARCHITECTURES = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
-MAX_CONFIG_BYTES = 1 << 20
 # What libraries raise for files and configurations that are not what they should be.
 BUILD_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
-Shapes = dict[str, tuple[int, ...]]
-
-
-def read_config(folder: Path) -> bytes:
-    """The exact bytes of the folder's config.json, whose model can be run here.
-
-    Raises:
-        EngineError: there is none, it asks for code of its own, or for an architecture that is not supported.
-    """
-    try:
-        data = (folder / "config.json").read_bytes()
-        if len(data) > MAX_CONFIG_BYTES:
-            raise EngineError(f"{folder}/config.json: {len(data)} bytes, at most {MAX_CONFIG_BYTES} are read")
-        config = from_json(data)
-    except (OSError, ValueError, RecursionError) as error:
-        raise EngineError(f"{folder}: no usable config.json: {error}") from error
-    if not isinstance(config, dict) or "auto_map" in config:
-        raise EngineError(f"{folder}: the configuration asks for code of its own (auto_map), which is never run")
-    names = config.get("architectures")
-    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
-        raise EngineError(f"{folder}: architecture {names} is not one of {', '.join(sorted(ARCHITECTURES))}")
-    return data
 
 
 def build(folder: Path, device: torch.device) -> Any:
@@ -108,19 +83,9 @@ def shapes(model: Any) -> Shapes:
     return {name: tuple(tensor.shape) for name, tensor in model.named_parameters()}
 
 
-def require_tensors(folder: Path, wanted: Mapping[str, tuple[int, ...]]) -> None:
+def require_tensors(folder: Path, wanted: Shapes) -> None:
     """Raises EngineError unless the folder's safetensors hold exactly the `wanted` tensors, in bfloat16."""
-    found: Shapes = {}
-    try:
-        for path in weight_files(folder):
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118
-                    part = file.get_slice(name)
-                    if name in found or part.get_dtype() != "BF16":
-                        raise EngineError(f"{path}: {name} is there twice, or is {part.get_dtype()} instead of BF16")
-                    found[name] = tuple(part.get_shape())
-    except (OSError, SafetensorError) as error:
-        raise EngineError(f"{folder}: weights cannot be read: {error}") from error
+    found = stored_shapes(folder)
     wrong = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
     if wrong:
         name = wrong[0]
@@ -136,18 +101,13 @@ def require_plain_attention(model: Any) -> None:
         raise EngineError("sliding-window attention is not supported")
 
 
-def digest(model: Any) -> str:
-    """SHA-256 in hex over names, shapes and bytes of the live weights, in order of their names."""
+def digest(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """SHA-256 in hex over names, shapes and bytes of live weights, which come in order of their names."""
     result = hashlib.sha256()
-    for name, tensor in sorted(model.named_parameters()):
+    for name, tensor in tensors:
         result.update(f"{name} {tuple(tensor.shape)}\n".encode())
         result.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return result.hexdigest()
-
-
-def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The folder's safetensors files, by name."""
-    return tuple(sorted(folder.glob("*.safetensors")))
 
 
 def quiet_loading() -> ExitStack:

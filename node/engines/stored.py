@@ -1,0 +1,59 @@
+"""What a model folder stores, before anything of it is loaded: its configuration, and which tensors its files hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic_core import from_json
+
+from node.errors import EngineError, Malformed
+from node.tensors import read_tensors
+
+# Models whose logits are the output layer of the last hidden state, nothing after it, and whose attention is plain.
+ARCHITECTURES = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+MAX_CONFIG_BYTES = 1 << 20
+Shapes = dict[str, tuple[int, ...]]
+
+
+def read_config(folder: Path) -> bytes:
+    """The exact bytes of the folder's config.json, whose model can be run here.
+
+    Raises:
+        EngineError: there is none, it asks for code of its own, or for an architecture that is not supported.
+    """
+    try:
+        data = (folder / "config.json").read_bytes()
+        if len(data) > MAX_CONFIG_BYTES:
+            raise EngineError(f"{folder}/config.json: {len(data)} bytes, at most {MAX_CONFIG_BYTES} are read")
+        config = from_json(data)
+    except (OSError, ValueError, RecursionError) as error:
+        raise EngineError(f"{folder}: no usable config.json: {error}") from error
+    if not isinstance(config, dict) or "auto_map" in config:
+        raise EngineError(f"{folder}: the configuration asks for code of its own (auto_map), which is never run")
+    names = config.get("architectures")
+    if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
+        raise EngineError(f"{folder}: architecture {names} is not one of {', '.join(sorted(ARCHITECTURES))}")
+    return data
+
+
+def weight_files(folder: Path) -> tuple[Path, ...]:
+    """The folder's safetensors files, by name."""
+    return tuple(sorted(folder.glob("*.safetensors")))
+
+
+def stored_shapes(folder: Path) -> Shapes:
+    """Names and shapes of the tensors in the folder's safetensors files, all of them bfloat16.
+
+    Raises:
+        EngineError: a file cannot be read, a tensor is there twice or of another type.
+    """
+    found: Shapes = {}
+    try:
+        for path in weight_files(folder):
+            for tensor in read_tensors(path):
+                if tensor.name in found or tensor.dtype != "BF16":
+                    raise EngineError(f"{path}: {tensor.name} is there twice, or is {tensor.dtype} instead of BF16")
+                found[tensor.name] = tensor.shape
+    except (OSError, Malformed) as error:
+        raise EngineError(f"{folder}: weights cannot be read: {error}") from error
+    return found

@@ -1,0 +1,188 @@
+"""The engine over vLLM as the node sees it: the model runs in a process of its own, started when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from node.engines.base import Policy
+from node.engines.stored import Shapes, read_config, stored_shapes
+from node.engines.vllm.messages import Change, Digest, Generate, Order, Patch, Prefill, Prompt, Ready, Settings, Swap
+from node.engines.vllm.process import EngineProcess
+from node.errors import EngineError
+from node.log import event, warn
+from node.progress import OnProgress
+from node.rollouts.rollout import Replay, Rollout, Sample
+
+CPU_CACHE_BYTES = 1 << 30  # of keys and values, where there is no GPU whose free memory vLLM could take
+CPU_BATCH_ROWS, GPU_BATCH_ROWS = 32, 256
+SMALLEST_BATCH_ROWS = 4
+# What vLLM, torch and CUDA say when memory does not suffice; -9 is the kernel's answer.
+OUT_OF_MEMORY = ("out of memory", "outofmemory", "no available memory", "available memory on node", "kv cache",
+                 "killed by signal 9")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What an engine may use. gpus: their numbers, none for the CPU; all share the model. threads: of the CPU."""
+
+    gpus: tuple[int, ...] = ()
+    threads: int | None = None
+
+
+class VllmEngine:
+    """An `Engine`. `generate` and `replay` may be called from several threads: they share one running batch."""
+
+    def __init__(self, policy: Policy, hardware: Hardware, log: Path, batch_rows: int | None = None) -> None:
+        """Nothing is started yet. `log` is what the process prints to. At most `batch_rows` sequences run at once."""
+        self._policy = policy
+        self._hardware = hardware
+        self._log = log
+        self._batch_rows = batch_rows or (GPU_BATCH_ROWS if hardware.gpus else CPU_BATCH_ROWS)
+        self._process: EngineProcess | None = None
+        self._ready = Ready("vllm", 0, 0)
+        self._config = b""
+        self._shapes: Shapes = {}
+
+    @property
+    def name(self) -> str:
+        return self._ready.name
+
+    def load(self, folder: Path) -> None:
+        """The weights of `folder`, in place if what is loaded has the same config.json.
+
+        Weights that do not fit leave what was loaded; a failure while they are read leaves nothing loaded.
+
+        Raises:
+            EngineError: nothing was loaded, for the reason that it names.
+        """
+        config, shapes = read_config(folder), stored_shapes(folder)
+        if self._process is not None and self._process.alive and config == self._config:
+            if shapes != self._shapes:
+                raise EngineError(f"{folder}: tensors are not those of the configuration")
+            self._ask(Swap(str(folder)))
+            return
+        self.close()
+        self._process, self._ready = self._started(folder)
+        self._config, self._shapes = config, shapes
+
+    def _started(self, folder: Path) -> tuple[EngineProcess, Ready]:
+        """A process with the weights of `folder`, its batch as large as memory allows. Raises: EngineError."""
+        refused: EngineError | None = None
+        for settings in self._attempts(folder):
+            process = EngineProcess(settings, self._environment(), self._log)
+            try:
+                ready = process.started()
+            except EngineError as error:
+                process.close()
+                if not any(said in str(error).lower() for said in OUT_OF_MEMORY):
+                    raise EngineError(f"{folder}: {error}") from error
+                warn("engine out of memory, trying a smaller batch", rows=settings.batch_rows, reason=error)
+                refused = error
+                continue
+            event("engine started", engine=ready.name, rows=settings.batch_rows)
+            return process, ready
+        raise EngineError(
+            f"{folder}: memory does not suffice, even for {SMALLEST_BATCH_ROWS} sequences at once. {refused}\n"
+            "Free memory (other programs on the GPU?), use more GPUs (--gpus), or contribute to a smaller model"
+        )
+
+    def _attempts(self, folder: Path) -> Iterator[Settings]:
+        cache = None if self._hardware.gpus else CPU_CACHE_BYTES
+        rows, ranks = self._batch_rows, max(1, len(self._hardware.gpus))
+        settings = Settings(str(folder), self._policy, self._policy.max_sequence, rows, None, cache, ranks, True)
+        yield settings
+        while settings.batch_rows > SMALLEST_BATCH_ROWS:
+            smaller = max(SMALLEST_BATCH_ROWS, settings.batch_rows // 2)
+            settings = replace(settings, batch_rows=smaller, cache_bytes=cache and cache * smaller // rows)
+            yield settings
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, self._hardware.gpus)),
+            "HF_HUB_OFFLINE": "1",  # everything is in the folder
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the process is ours already
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner whose rows `sampler` knows
+            **({"OMP_NUM_THREADS": str(self._hardware.threads)} if self._hardware.threads else {}),
+        }
+
+    def patch(self, changes: Sequence[Change]) -> None:
+        """Writes a sparse update into what is loaded, in place.
+
+        Raises:
+            EngineError: a change does not fit, and nothing was written; or the process failed and nothing is loaded.
+        """
+        for change in changes:
+            _require_fits(change, self._shapes)
+        self._ask(Patch(tuple(changes)))
+
+    def weights_digest(self) -> str:
+        """SHA-256 in hex over names, shapes and bytes of the loaded weights, as `TransformersEngine.weights_digest`."""
+        return str(self._ask(Digest()))
+
+    def generate(self, seed: bytes, prompts: Sequence[Prompt], progress: OnProgress) -> list[Sample]:
+        """As `Engine.generate`; the total shrinks where a row ends early.
+
+        Raises:
+            EngineError: nothing is loaded, a prompt cannot be run, or the process failed.
+        """
+        for prompt in prompts:
+            self._require_ids(prompt, len(prompt) + self._policy.max_output_tokens)
+        samples: list[Sample] = self._ask(Generate(seed, tuple(prompts)), progress)
+        return samples
+
+    def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
+        """As `Engine.replay`.
+
+        Raises:
+            EngineError: nothing is loaded, a rollout cannot be run, or the process failed.
+        """
+        for rollout in rollouts:
+            self._require_ids(rollout.prompt_ids, len(rollout.prompt_ids) + len(rollout.output_ids))
+            self._require_ids(rollout.output_ids, len(rollout.output_ids))
+        rows = ((r.group * self._policy.group_size + r.index, r.prompt_ids, r.output_ids) for r in rollouts)
+        replays: list[Replay] = self._ask(Prefill(seed, tuple(rows)), progress)
+        return replays
+
+    def close(self) -> None:
+        """Ends the process and gives its memory back."""
+        if self._process is not None:
+            self._process.close()
+        self._process, self._config, self._shapes = None, b"", {}
+
+    def _ask(self, order: Order, progress: OnProgress = lambda _done, _total: None) -> Any:
+        if self._process is None:
+            raise EngineError("no model is loaded")
+        try:
+            return self._process.ask(order, progress)
+        except EngineError:
+            self.close()  # the next load starts anew
+            raise
+
+    def _require_ids(self, ids: Prompt, length: int) -> None:
+        """Raises EngineError unless `ids` are tokens of the model and a sequence of `length` tokens has room in it."""
+        if self._process is None:
+            raise EngineError("no model is loaded")
+        if not ids or min(ids) < 0 or max(ids) >= self._ready.vocabulary:
+            raise EngineError(
+                f"prompt or output is empty, or has a token outside the {self._ready.vocabulary} of the model"
+            )
+        if length > self._ready.positions:
+            raise EngineError(f"prompt and output of {length} tokens: there is room for {self._ready.positions}")
+
+
+def _require_fits(change: Change, shapes: Shapes) -> None:
+    """Raises EngineError unless the change's tensor exists and its indices are in it, one value each."""
+    shape = shapes.get(change.name)
+    if shape is None:
+        raise EngineError(f"the update changes {change.name!r}, which is no tensor of the model")
+    size = 1
+    for length in shape:
+        size *= length
+    if len(change.indices) != len(change.values) or (
+        len(change.indices) and not (change.indices.min() >= 0 and change.indices.max() < size)
+    ):
+        raise EngineError(f"the update of {change.name!r} has indices outside its {size} values, or not one value each")

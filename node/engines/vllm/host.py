@@ -1,0 +1,103 @@
+"""The engine's process: `python -m node.engines.vllm.host ORDERS LIFE`, which `process` starts.
+
+ORDERS is the descriptor of a socket pair. LIFE is that of a pipe which ends when the node is gone; then this
+process goes too, whatever it is doing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from node.engines.vllm.messages import (
+    START,
+    Asked,
+    Digest,
+    Done,
+    Failed,
+    Generate,
+    Patch,
+    Prefill,
+    Progressed,
+    Settings,
+    Swap,
+)
+
+if TYPE_CHECKING:
+    from node.engines.vllm.serving import Batch
+
+REPORT_SECONDS = 0.5  # between two reports, which also say that this process is alive
+# What vLLM, torch, safetensors and the system raise for models, memory and files that are not what they should be.
+REFUSALS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, AssertionError, ImportError)
+
+
+def main() -> None:
+    orders, life = (int(argument) for argument in sys.argv[1:])
+    threading.Thread(target=_follow, args=(life,), daemon=True).start()
+    with Connection(orders) as connection:
+        try:
+            _serve(connection)
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            return  # the node has closed its engine
+
+
+def _follow(life: int) -> None:
+    os.read(life, 1)
+    os._exit(1)
+
+
+def _serve(connection: Connection) -> None:
+    """Starts with the settings that come first, then does what it is asked until that fails."""
+    settings: Settings = connection.recv()
+    number = START
+    try:
+        from node.engines.vllm.serving import Batch
+
+        batch = Batch(settings)
+        connection.send(Done(START, batch.ready))
+        reported = 0.0
+        while True:
+            while connection.poll(0 if batch.busy else None):
+                asked: Asked = connection.recv()
+                number = asked.number
+                _begin(connection, batch, asked)
+            for number, samples in batch.step():
+                connection.send(Done(number, samples))
+            if time.monotonic() - reported >= REPORT_SECONDS:
+                reported = time.monotonic()
+                for number, done, total in batch.progress():
+                    connection.send(Progressed(number, done, total))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        raise
+    except REFUSALS as error:
+        connection.send(Failed(number, said(error)))
+
+
+def _begin(connection: Connection, batch: Batch, asked: Asked) -> None:
+    value: Any = None
+    match asked.order:
+        case Generate(seed, prompts):
+            batch.generate(asked.number, seed, prompts)
+            return
+        case Prefill(seed, rows):
+            batch.prefill(asked.number, seed, rows)
+            return
+        case Swap(folder):
+            batch.swap(folder)
+        case Patch(changes):
+            batch.patch(changes)
+        case Digest():
+            value = batch.digest()
+    connection.send(Done(asked.number, value))
+
+
+def said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main()

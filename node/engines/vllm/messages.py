@@ -1,0 +1,113 @@
+"""What the node and its engine process tell each other, pickled over a socket pair that nobody else holds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from node.engines.base import Policy
+
+Prompt = tuple[int, ...]
+
+START = 0  # the number under which starting is answered
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """With what an engine process starts.
+
+    max_sequence: prompt and output together; None for what the model has. batch_rows: sequences at once. cache_bytes:
+    memory of keys and values on a CPU; on a GPU, vLLM takes what is free. ranks: GPUs that share the model.
+    """
+
+    folder: str
+    policy: Policy
+    max_sequence: int | None
+    batch_rows: int
+    batch_tokens: int | None
+    cache_bytes: int | None
+    ranks: int
+    prefix_caching: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Of a sparse update: `values` (bfloat16 patterns) at flat `indices` of tensor `name`."""
+
+    name: str
+    indices: npt.NDArray[np.int64]
+    values: npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    seed: bytes
+    prompts: tuple[Prompt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """`rows`: (row of the slot, prompt, output) each."""
+
+    seed: bytes
+    rows: tuple[tuple[int, Prompt, Prompt], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What a started process runs: its name for evidence and logs; tokens that exist; positions of a sequence."""
+
+    name: str
+    vocabulary: int
+    positions: int
+
+
+Order = Generate | Prefill | Swap | Patch | Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An order, numbered so that its answers find who asked."""
+
+    number: int
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    number: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    number: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The last answer of a process: what it holds may be a mix, or its batch is lost."""
+
+    number: int
+    reason: str
+
+
+Answer = Progressed | Done | Failed

@@ -1,0 +1,109 @@
+"""Requests under way in a worker: one that is sampled, and one that is only looked at again.
+
+Letters: T output tokens, N tokens that were computed in a step, H hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hashing.proof import build_proofs
+from hashing.sampling import Key, places
+from node.engines.scoring import TokenScores, weigh
+from node.rollouts.rollout import Replay
+
+ROWS_AT_ONCE = 128  # rows of full-vocabulary logits
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A finished request: as `node.rollouts.rollout.Sample`, without why it finished."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    proofs: tuple[bytes, ...]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was sampled for a request so far. `states` are the hidden states (H,) that predicted each token."""
+
+    key: Key
+    row: int
+    prompt_length: int
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    states: list[npt.NDArray[np.uint16]] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        return len(self.ids)
+
+    def note(self, position: int, token: int, logprob: float, state_H: npt.NDArray[np.uint16]) -> None:
+        """Output position `position` was sampled: for the first time, or again after vLLM had dropped what it had.
+
+        Raises: RuntimeError: a position before it is missing.
+        """
+        if position > self.length:
+            raise RuntimeError(f"output position {position} was sampled after {self.length} tokens")
+        del self.ids[position:], self.logprobs[position:], self.states[position:]
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.states.append(state_H)
+
+    def result(self) -> Proven:
+        """Raises: RuntimeError: the model's logits were not finite."""
+        if not np.isfinite(self.logprobs).all():
+            raise RuntimeError("a log-probability is not finite: the weights or the engine are broken")
+        return Proven(tuple(self.ids), tuple(self.logprobs), build_proofs(np.stack(self.states)))
+
+
+@dataclass(slots=True)
+class Look:
+    """A finished output that is prefilled after its prompt: all of it is fed but its last token."""
+
+    key: Key
+    row: int
+    prompt_length: int
+    output: tuple[int, ...]
+    states: list[torch.Tensor] = field(default_factory=list)
+    scores: list[TokenScores] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        return sum(len(states_NH) for states_NH in self.states)
+
+    def see(
+        self, end: int, states_NH: torch.Tensor, logits_of: Callable[[torch.Tensor], torch.Tensor], temperature: float
+    ) -> None:
+        """Of N tokens, the last of which is token `end - 1` of the sequence: the states that predicted its output.
+
+        What was seen before is left out: a request that was preempted is computed again.
+        """
+        wanted = self.prompt_length - 1 + self.length  # the token whose state predicts the next of the output
+        first = wanted - (end - len(states_NH))
+        states_TH = states_NH[max(first, 0) : first + len(self.output) - self.length]
+        if first < 0 or not len(states_TH):
+            return
+        for part_TH in torch.split(states_TH, ROWS_AT_ONCE):
+            self._weigh(part_TH, logits_of(part_TH), temperature)
+
+    def _weigh(self, states_TH: torch.Tensor, logits_TV: torch.Tensor, temperature: float) -> None:
+        positions = range(self.length, self.length + len(states_TH))
+        tokens_T = torch.tensor([self.output[t] for t in positions], device=logits_TV.device)
+        places_T4 = places([self.key] * len(positions), [self.row] * len(positions), positions)
+        self.scores.append(weigh(logits_TV, places_T4, tokens_T, temperature))
+        self.states.append(states_TH.clone())
+
+    def result(self) -> Replay:
+        """Raises: RuntimeError: a part of the output was not computed."""
+        if self.length != len(self.output):
+            raise RuntimeError(f"{self.length} of {len(self.output)} tokens were looked at")
+        bits_TH = torch.cat(self.states).contiguous().view(torch.int16).cpu().numpy().view(np.uint16)
+        logprobs_T, gaps_T, deficits_T = (torch.cat(column).cpu().numpy() for column in zip(*self.scores, strict=True))
+        return Replay(bits_TH, logprobs_T, gaps_T, deficits_T)

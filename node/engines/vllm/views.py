@@ -1,0 +1,80 @@
+"""The live weights of vLLM's model under the names of the checkpoint, whatever vLLM merged or shared among its ranks.
+
+vLLM merges query, key and value into one matrix, and gate and up into another; each rank of a tensor-parallel group
+holds a part of most matrices. A `View` is a rank's part of one checkpoint tensor: what is written to it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from vllm.distributed import tensor_model_parallel_all_gather
+from vllm.model_executor.layers.linear import ColumnParallelLinear, RowParallelLinear
+from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+
+MERGED: Mapping[str, tuple[str, ...]] = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """`memory` starts at `start` of dimension `dim` of the whole; where `dim` is None, every rank has the whole."""
+
+    memory: torch.Tensor
+    dim: int | None
+    start: int
+
+    def load(self, whole: torch.Tensor) -> None:
+        """Copies this rank's part of `whole`."""
+        part = whole if self.dim is None else whole.narrow(self.dim, self.start, self.memory.shape[self.dim])
+        self.memory.copy_(part)
+
+    def whole(self) -> torch.Tensor:
+        """The tensor of all ranks together; all of them have to ask."""
+        return self.memory if self.dim is None else tensor_model_parallel_all_gather(self.memory.contiguous(), self.dim)
+
+    def patch(self, shape: tuple[int, ...], indices_N: torch.Tensor, values_N: torch.Tensor) -> None:
+        """Writes values at flat indices of the whole tensor of `shape`; those of other ranks are left to them."""
+        at = list(torch.unravel_index(indices_N, shape))
+        if self.dim is not None:
+            at[self.dim] = at[self.dim] - self.start
+            ours_N = (at[self.dim] >= 0) & (at[self.dim] < self.memory.shape[self.dim])
+            at, values_N = [index_N[ours_N] for index_N in at], values_N[ours_N]
+        self.memory[tuple(at)] = values_N.to(self.memory.dtype)
+
+
+def views(model: Any, rank: int, ranks: int) -> dict[str, View]:
+    """By checkpoint name, the tensors of a dense decoder as this rank holds them; a tied output layer is not one."""
+    found: dict[str, View] = {}
+    for path, module in model.named_modules():
+        for kind, parameter in module.named_parameters(recurse=False):
+            if any(view.memory.data_ptr() == parameter.data_ptr() for view in found.values()):
+                continue
+            found.update(_views(path, module, kind, parameter.data, rank, ranks))
+    return found
+
+
+def _views(
+    path: str, module: Any, kind: str, memory: torch.Tensor, rank: int, ranks: int
+) -> Iterator[tuple[str, View]]:
+    parent, _, name = path.rpartition(".")
+    if name in MERGED:
+        for part, rows in zip(MERGED[name], torch.split(memory, module.output_partition_sizes), strict=True):
+            yield f"{parent}.{part}.{kind}", _shared(rows, 0, rank, ranks)
+    elif isinstance(module, VocabParallelEmbedding):  # padded beyond what the checkpoint has
+        yield f"{path}.{kind}", _shared(memory[: module.shard_indices.num_org_elements], 0, rank, ranks)
+    elif isinstance(module, ColumnParallelLinear):
+        yield f"{path}.{kind}", _shared(memory, 0, rank, ranks)
+    elif isinstance(module, RowParallelLinear) and kind == "weight":
+        yield f"{path}.{kind}", _shared(memory, 1, rank, ranks)
+    else:
+        yield f"{path}.{kind}", View(memory, None, 0)
+
+
+def _shared(memory: torch.Tensor, dim: int, rank: int, ranks: int) -> View:
+    return View(memory, dim if ranks > 1 else None, rank * memory.shape[dim])
