@@ -94,7 +94,7 @@ def test_stake_that_backs_a_node_is_shown_and_taken_back_by_the_run(chain: Chain
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [(("add", "1000"), " has 0 tSTAKE, not 1,000 tSTAKE: "),
+    [(("add", "1000"), " tSTAKE, not 1,000 tSTAKE: "),
      (("unbond",), "0 tSTAKE cannot be unbonded: 0 tSTAKE are"),
      (("unbond", "--amount", "7.5"), "7.5 tSTAKE cannot be unbonded: 0 tSTAKE are"),
      (("unbond", "--run", "1"), "relay.node.json does not exist")],
