@@ -8,7 +8,7 @@ from typing import Any
 from ledger.base import Ledger
 from node.checks.base import deep_leaves
 from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
-from node.checks.reopening import Reopened, reopen
+from node.checks.reopening import Reopened, reopen, shown
 from node.clock import SystemClock
 from node.config import Home
 from node.errors import ConfigError, Malformed
@@ -43,8 +43,10 @@ async def verify_evidence(
     if (claim.chain_id, claim.contract) != (ledger.chain_id, ledger.coordinator):
         raise ConfigError(f"{path} is about contract {claim.contract} on chain {claim.chain_id}: name that deployment")
     spec, record = await read_record(ledger, claim.run)
-    folder = await fetch_checkpoint(ledger, claim.run, claim.version, home, allow_private, say)
-    found = await _look(ledger, spec, record, evidence, folder, engine)
+    found = await _without_weights(ledger, spec, record, evidence)
+    if found is None:
+        folder = await fetch_checkpoint(ledger, claim.run, claim.version, home, allow_private, say)
+        found = await _with_weights(spec, evidence, folder, engine)
     return _result(evidence, found)
 
 
@@ -60,9 +62,8 @@ def _read(path: Path) -> Evidence:
         raise ConfigError(f"{path} is no evidence file: {error}") from error
 
 
-async def _look(
-    ledger: Ledger, spec: RunSpec, record: Record, evidence: Evidence, folder: Path, choice: EngineChoice
-) -> Verdict:
+async def _without_weights(ledger: Ledger, spec: RunSpec, record: Record, evidence: Evidence) -> Verdict | None:
+    """What chain and hashes say already; None where the model's folder is needed, which may be hundreds of MB."""
     claim = evidence.claim
     if claim.commitment not in record.submissions:
         raise Malformed("evidence is about a commitment that is not on this chain")
@@ -72,8 +73,15 @@ async def _look(
     beacon = None if block is None else await ledger.beacon(block)
     if beacon is not None and beacon != claim.beacon:
         return Rejected(Check.WITHHELD, evidence.rejected.leaf, claim.beacon.hex(), beacon.hex(), "not the chain's")
+    rollouts = await asyncio.to_thread(shown, evidence, claim.commitment, spec)
+    if isinstance(rollouts, Rejected):
+        return rollouts
+    return None if rollouts else Undecided("the evidence shows no rollout: this check needs the chain")
+
+
+async def _with_weights(spec: RunSpec, evidence: Evidence, folder: Path, choice: EngineChoice) -> Verdict:
     tasks = await asyncio.to_thread(tasks_of, spec, folder)
-    case = await asyncio.to_thread(reopen, evidence, claim.commitment, spec, tasks)
+    case = await asyncio.to_thread(reopen, evidence, evidence.claim.commitment, spec, tasks)
     if not isinstance(case.verdict, Undecided) or not case.rollouts:
         return case.verdict
     return await asyncio.to_thread(_replayed, spec, case, folder, choice)

@@ -37,8 +37,8 @@ class Reopened:
     verdict: Verdict
 
 
-def reopen(evidence: Evidence, commitment: Digest, spec: RunSpec, tasks: Tasks) -> Reopened:
-    """Recomputes commitment, Merkle paths and cheap checks of `evidence`.
+def shown(evidence: Evidence, commitment: Digest, spec: RunSpec) -> Mapping[int, Rollout] | Rejected:
+    """The rollouts that `evidence` exhibits, by leaf: hashes and form, for which not even the tokenizer is needed.
 
     Args:
         commitment: the submission's on chain, which the evidence must be about.
@@ -52,15 +52,18 @@ def reopen(evidence: Evidence, commitment: Digest, spec: RunSpec, tasks: Tasks) 
     if evidence.claim.spec_digest != spec.digest:
         raise Malformed("evidence is about a run with another specification")
     _require_exhibited(evidence)
+    try:
+        return {exhibit.leaf: _decode(exhibit, spec) for exhibit in evidence.exhibits}
+    except Malformed as error:
+        return Rejected(Check.SCHEMA, WHOLE_FILE, "malformed", "protocol 1, rollout file", str(error)[:300])
+
+
+def reopen(evidence: Evidence, commitment: Digest, spec: RunSpec, tasks: Tasks) -> Reopened:
+    """Recomputes commitment, Merkle paths and cheap checks of `evidence`. Arguments and errors as of `shown`."""
     subject = Subject(spec, evidence.claim, (), tasks)
-    rollouts: dict[int, Rollout] = {}
-    for exhibit in evidence.exhibits:
-        try:
-            rollouts[exhibit.leaf] = _decode(exhibit, spec)
-        except Malformed as error:
-            why = str(error)[:300]
-            rejected = Rejected(Check.SCHEMA, WHOLE_FILE, "malformed", "protocol 1, rollout file", why)
-            return Reopened(subject, rollouts, rejected)
+    rollouts = shown(evidence, commitment, spec)
+    if isinstance(rollouts, Rejected):
+        return Reopened(subject, {}, rollouts)
     return Reopened(subject, rollouts, _verdict(evidence, subject, rollouts))
 
 
