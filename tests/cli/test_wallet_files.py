@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from ledger.keys import create, import_key
 from tests.cli.command import PASSWORD, command
 
+REPOSITORY = Path(__file__).parents[2]
 KEY = "11" * 32
 V1 = {"version": "1", "id": "x", "address": "00" * 20, "crypto": {"cipher": "aes-128-cbc", "ciphertext": "00" * 48}}
 
@@ -52,14 +55,40 @@ def test_a_wallet_that_is_missing_or_a_folder_is_said(tmp_path: Path) -> None:
         assert answer.said.startswith(f"error: wallet {path} {what}: ")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_wallet_that_may_not_be_read_is_said(wallet: Path, tmp_path: Path) -> None:
-    wallet.chmod(0)
+AS_ANYBODY = """
+import ctypes, os, sys
+if os.geteuid() == 0:  # whom no mode keeps out, until the program is run without CAP_DAC_OVERRIDE and _READ_SEARCH
+    for capability in (1, 2):
+        assert ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) == 0  # PR_CAPBSET_DROP
+os.execv(sys.executable, [sys.executable, "-m", "cli", *sys.argv[1:]])
+"""
 
-    answer = command("wallet", "show", wallet, home=tmp_path)
 
-    assert answer.code == 2
-    assert "correct its owner or mode" in answer.said
+@pytest.mark.skipif(os.geteuid() == 0 and sys.platform != "linux", reason="capabilities are Linux's")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("wallet", "show", "mine.json"), "wallet mine.json may not be read by this user: correct its owner or mode"),
+        (("faucet", "--wallet", "other.json", "--password-file", "word"), "path 'word' is not readable"),
+        (("wallet", "import", "new", "--key-file", "word"), "path 'word' is not readable"),
+    ],
+    ids=["wallet", "password", "key"],
+)
+def test_a_file_that_may_not_be_read_is_said(wallet: Path, words: tuple[str, ...], said: str) -> None:
+    folder = wallet.parent
+    create(folder / "other.json", PASSWORD, iterations=1)
+    (folder / "word").write_text(PASSWORD)
+    for path in (wallet, folder / "word"):
+        path.chmod(0)
+    told = {"INTELLECT_NODE_HOME": str(folder), "INTELLECT_NODE_PASSWORD": PASSWORD, "PYTHONPATH": str(REPOSITORY)}
+
+    answer = subprocess.run(
+        [sys.executable, "-c", AS_ANYBODY, *words], cwd=folder, env={**os.environ, **told}, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert said in answer.stderr and "Traceback" not in answer.stderr and PASSWORD not in answer.stderr
 
 
 @pytest.mark.parametrize("text", [KEY, f"0x{KEY}", KEY.upper()])
