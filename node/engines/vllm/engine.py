@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from node.engines.base import Policy
 from node.engines.stored import Shapes, read_config, stored_shapes
 from node.engines.vllm.messages import Change, Digest, Generate, Order, Patch, Prefill, Prompt, Ready, Settings, Swap
-from node.engines.vllm.process import EngineProcess
+from node.engines.vllm.process import EngineProcess, ask
 from node.errors import EngineError
 from node.log import event, warn
 from node.progress import OnProgress
@@ -22,26 +22,29 @@ SMALLEST_BATCH_ROWS = 4
 # What vLLM, torch and CUDA say when memory does not suffice; -9 is the kernel's answer.
 OUT_OF_MEMORY = ("out of memory", "outofmemory", "no available memory", "available memory on node", "kv cache",
                  "killed by signal 9")  # fmt: skip
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What an engine may use. gpus: their numbers, none for the CPU; all share the model. threads: of the CPU."""
+    """What engine processes run on. gpus: of each process, the numbers of those that share its model; one process on
+    the CPU if there are none. threads: of the CPU."""
 
-    gpus: tuple[int, ...] = ()
+    gpus: tuple[tuple[int, ...], ...] = ()
     threads: int | None = None
 
 
 class VllmEngine:
-    """An `Engine`. `generate` and `replay` may be called from several threads: they share one running batch."""
+    """An `Engine`. `generate` and `replay` may be called from several threads: what they ask shares running batches."""
 
     def __init__(self, policy: Policy, hardware: Hardware, log: Path, batch_rows: int | None = None) -> None:
-        """Nothing is started yet. `log` is what the process prints to. At most `batch_rows` sequences run at once."""
+        """Nothing is started yet. Process i prints into `log` with its number; at most `batch_rows` sequences run in
+        each at once."""
         self._policy = policy
         self._hardware = hardware
         self._log = log
         self._batch_rows = batch_rows or (GPU_BATCH_ROWS if hardware.gpus else CPU_BATCH_ROWS)
-        self._process: EngineProcess | None = None
+        self._processes: list[EngineProcess] = []
         self._ready = Ready("vllm", 0, 0)
         self._config = b""
         self._shapes: Shapes = {}
@@ -59,39 +62,47 @@ class VllmEngine:
             EngineError: nothing was loaded, for the reason that it names.
         """
         config, shapes = read_config(folder), stored_shapes(folder)
-        if self._process is not None and self._process.alive and config == self._config:
+        if self._alive and config == self._config:
             if shapes != self._shapes:
                 raise EngineError(f"{folder}: tensors are not those of the configuration")
-            self._ask(Swap(str(folder)))
+            self._ask_all(Swap(str(folder)))
             return
         self.close()
-        self._process, self._ready = self._started(folder)
+        self._ready = self._start(folder)
         self._config, self._shapes = config, shapes
 
-    def _started(self, folder: Path) -> tuple[EngineProcess, Ready]:
-        """A process with the weights of `folder`, its batch as large as memory allows. Raises: EngineError."""
+    @property
+    def _alive(self) -> bool:
+        return bool(self._processes) and all(process.alive for process in self._processes)
+
+    def _start(self, folder: Path) -> Ready:
+        """Processes with the weights of `folder`, their batches as large as memory allows. Raises: EngineError."""
         refused: EngineError | None = None
         for settings in self._attempts(folder):
-            process = EngineProcess(settings, self._environment(), self._log)
+            self._processes = [
+                EngineProcess(settings, self._environment(gpus), self._log.with_suffix(f".{number}.log"))
+                for number, gpus in enumerate(self._hardware.gpus or [()])
+            ]
             try:
-                ready = process.started()
+                ready: list[Ready] = [process.started() for process in self._processes]
             except EngineError as error:
-                process.close()
+                self.close()
                 if not any(said in str(error).lower() for said in OUT_OF_MEMORY):
                     raise EngineError(f"{folder}: {error}") from error
                 warn("engine out of memory, trying a smaller batch", rows=settings.batch_rows, reason=error)
                 refused = error
                 continue
-            event("engine started", engine=ready.name, rows=settings.batch_rows)
-            return process, ready
+            event("engine started", engine=ready[0].name, processes=len(ready), rows=settings.batch_rows)
+            return ready[0]
         raise EngineError(
             f"{folder}: memory does not suffice, even for {SMALLEST_BATCH_ROWS} sequences at once. {refused}\n"
-            "Free memory (other programs on the GPU?), use more GPUs (--gpus), or contribute to a smaller model"
+            "Free memory (other programs on the GPU?), let more GPUs share the model (--tensor-parallel), or choose a "
+            "run of a smaller model"
         )
 
     def _attempts(self, folder: Path) -> Iterator[Settings]:
         cache = None if self._hardware.gpus else CPU_CACHE_BYTES
-        rows, ranks = self._batch_rows, max(1, len(self._hardware.gpus))
+        rows, ranks = self._batch_rows, len(self._hardware.gpus[0]) if self._hardware.gpus else 1
         settings = Settings(str(folder), self._policy, self._policy.max_sequence, rows, None, cache, ranks, True)
         yield settings
         while settings.batch_rows > SMALLEST_BATCH_ROWS:
@@ -99,9 +110,9 @@ class VllmEngine:
             settings = replace(settings, batch_rows=smaller, cache_bytes=cache and cache * smaller // rows)
             yield settings
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, gpus: tuple[int, ...]) -> dict[str, str]:
         return {
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, self._hardware.gpus)),
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
             "HF_HUB_OFFLINE": "1",  # everything is in the folder
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the process is ours already
             "VLLM_NO_USAGE_STATS": "1",
@@ -117,11 +128,18 @@ class VllmEngine:
         """
         for change in changes:
             _require_fits(change, self._shapes)
-        self._ask(Patch(tuple(changes)))
+        self._ask_all(Patch(tuple(changes)))
 
     def weights_digest(self) -> str:
-        """SHA-256 in hex over names, shapes and bytes of the loaded weights, as `TransformersEngine.weights_digest`."""
-        return str(self._ask(Digest()))
+        """SHA-256 in hex over names, shapes and bytes of the loaded weights, as `TransformersEngine.weights_digest`.
+
+        Raises: EngineError: nothing is loaded, or processes hold different weights.
+        """
+        digests: set[str] = set(self._ask_all(Digest()))
+        if len(digests) != 1:
+            self.close()
+            raise EngineError(f"engine processes hold different weights: {', '.join(sorted(digests))}")
+        return digests.pop()
 
     def generate(self, seed: bytes, prompts: Sequence[Prompt], progress: OnProgress) -> list[Sample]:
         """As `Engine.generate`; the total shrinks where a row ends early.
@@ -131,8 +149,10 @@ class VllmEngine:
         """
         for prompt in prompts:
             self._require_ids(prompt, len(prompt) + self._policy.max_output_tokens)
-        samples: list[Sample] = self._ask(Generate(seed, tuple(prompts)), progress)
-        return samples
+        by_row = [prompt for prompt in prompts for _ in range(self._policy.group_size)]
+        shares = self._shares(list(enumerate(by_row)))
+        samples: list[list[Sample]] = self._ask([Generate(seed, tuple(share)) for share in shares], progress)
+        return [sample for share in samples for sample in share]
 
     def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
         """As `Engine.replay`.
@@ -143,28 +163,37 @@ class VllmEngine:
         for rollout in rollouts:
             self._require_ids(rollout.prompt_ids, len(rollout.prompt_ids) + len(rollout.output_ids))
             self._require_ids(rollout.output_ids, len(rollout.output_ids))
-        rows = ((r.group * self._policy.group_size + r.index, r.prompt_ids, r.output_ids) for r in rollouts)
-        replays: list[Replay] = self._ask(Prefill(seed, tuple(rows)), progress)
-        return replays
+        rows = [(r.group * self._policy.group_size + r.index, r.prompt_ids, r.output_ids) for r in rollouts]
+        replays: list[list[Replay]] = self._ask([Prefill(seed, tuple(share)) for share in self._shares(rows)], progress)
+        return [replay for share in replays for replay in share]
 
     def close(self) -> None:
-        """Ends the process and gives its memory back."""
-        if self._process is not None:
-            self._process.close()
-        self._process, self._config, self._shapes = None, b"", {}
+        """Ends the processes and gives their memory back."""
+        for process in self._processes:
+            process.close()
+        self._processes, self._config, self._shapes = [], b"", {}
 
-    def _ask(self, order: Order, progress: OnProgress = lambda _done, _total: None) -> Any:
-        if self._process is None:
+    def _shares(self, rows: list[Row]) -> list[list[Row]]:
+        """The rows of each process, in order: those of one prompt stay together where they can."""
+        count = max(1, len(self._processes))
+        return [rows[i * len(rows) // count : (i + 1) * len(rows) // count] for i in range(count)]
+
+    def _ask_all(self, order: Order) -> list[Any]:
+        return self._ask([order] * len(self._processes))
+
+    def _ask(self, orders: Sequence[Order], progress: OnProgress = lambda _done, _total: None) -> list[Any]:
+        """The answer of each process to its order. Raises: EngineError: there is none, or one failed; all end then."""
+        if not self._processes:
             raise EngineError("no model is loaded")
         try:
-            return self._process.ask(order, progress)
+            return ask(list(zip(self._processes, orders, strict=True)), progress)
         except EngineError:
             self.close()  # the next load starts anew
             raise
 
     def _require_ids(self, ids: Prompt, length: int) -> None:
         """Raises EngineError unless `ids` are tokens of the model and a sequence of `length` tokens has room in it."""
-        if self._process is None:
+        if not self._processes:
             raise EngineError("no model is loaded")
         if not ids or min(ids) < 0 or max(ids) >= self._ready.vocabulary:
             raise EngineError(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from node.engines.vllm.messages import (
     START,
+    Abort,
     Asked,
     Digest,
     Done,
@@ -80,11 +81,14 @@ def _serve(connection: Connection) -> None:
 def _begin(connection: Connection, batch: Batch, asked: Asked) -> None:
     value: Any = None
     match asked.order:
-        case Generate(seed, prompts):
-            batch.generate(asked.number, seed, prompts)
+        case Generate(seed, rows):
+            batch.generate(asked.number, seed, rows)
             return
         case Prefill(seed, rows):
             batch.prefill(asked.number, seed, rows)
+            return
+        case Abort(number):
+            batch.abort(number)
             return
         case Swap(folder):
             batch.swap(folder)

@@ -42,8 +42,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
+    """`rows`: (row of the slot, prompt) each."""
+
     seed: bytes
-    prompts: tuple[Prompt, ...]
+    rows: tuple[tuple[int, Prompt], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,13 @@ class Prefill:
 
     seed: bytes
     rows: tuple[tuple[int, Prompt, Prompt], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Nobody waits for the answer to order `number` any more."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ class Ready:
     positions: int
 
 
-Order = Generate | Prefill | Swap | Patch | Digest
+Order = Generate | Prefill | Abort | Swap | Patch | Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""An engine process: started, asked from any thread, and noticed when it dies or says nothing any more."""
+"""Engine processes: started, asked from any thread, and noticed when they die or say nothing any more."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from node.engines.vllm.messages import START, Answer, Asked, Done, Failed, Order, Progressed, Settings
+from node.engines.vllm.messages import START, Abort, Answer, Asked, Done, Failed, Order, Progressed, Settings
 from node.errors import EngineError
 from node.progress import OnProgress
 
@@ -26,15 +26,17 @@ LOG_LINES = 5  # of a process that ended, in the message
 OURS = "INTELLECT_NODE_"  # variables that are none of an engine's business: a wallet's password is one
 HOST = "node.engines.vllm.host"
 
+Answers = SimpleQueue[tuple["EngineProcess", Answer | None]]  # None: the process is gone
+
 
 class EngineProcess:
-    """Runs until it is closed, fails or is found dead; it cannot be started again. Safe to ask from several threads."""
+    """Runs until it is closed, fails or is found dead; it cannot be started again."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str], log: Path) -> None:
-        """Starts the process; what it prints goes to `log`, anew. Raises: EngineError."""
+        """Starts the process; what it prints goes to `log`, anew."""
         self._log = log
         self._numbers = itertools.count(START + 1)
-        self._waiting: dict[int, SimpleQueue[Answer | None]] = {START: SimpleQueue()}
+        self._waiting: dict[int, Answers] = {}
         self._lock = threading.Lock()
         self._over: str | None = None
         ours, theirs = socket.socketpair()
@@ -47,6 +49,8 @@ class EngineProcess:
             )  # fmt: skip
         os.close(life)
         self._connection = Connection(ours.detach())
+        self._ready: Answers = SimpleQueue()
+        self._waiting[START] = self._ready
         threading.Thread(target=self._hear, daemon=True).start()
         self._send(settings)
 
@@ -56,42 +60,28 @@ class EngineProcess:
 
     def started(self) -> Any:
         """What the process says of itself when it is ready. Raises: EngineError."""
-        return self._answer(START, lambda _done, _total: None, START_SECONDS)
+        return gather([self], self._ready, _unheard, START_SECONDS)[0]
 
-    def ask(self, order: Order, progress: OnProgress) -> Any:
-        """The answer to `order`. Raises: EngineError: the process failed, died or hangs; it is gone then."""
+    def begin(self, order: Order, answers: Answers) -> int:
+        """Asks for `order`; what is answered goes into `answers`. The number to `leave` it by."""
         number = next(self._numbers)
         with self._lock:
-            self._waiting[number] = SimpleQueue()
+            self._waiting[number] = answers
             if self._over is not None:
-                self._waiting[number].put(None)
+                answers.put((self, None))
         self._send(Asked(number, order))
-        return self._answer(number, progress, HANG_SECONDS)
+        return number
+
+    def leave(self, number: int) -> None:
+        """Nobody waits for the answer to order `number` any more: where it is under way, it is dropped."""
+        with self._lock:
+            unanswered = self._waiting.pop(number, None) is not None
+        if unanswered and self.alive:
+            self._send(Asked(next(self._numbers), Abort(number)))
 
     def _send(self, message: Settings | Asked) -> None:
-        with self._lock, suppress(OSError):  # a process that is gone is noticed by who waits for its answer
+        with self._lock, suppress(OSError):  # that a process is gone is noticed by who waits for its answer
             self._connection.send(message)
-
-    def _answer(self, number: int, progress: OnProgress, patience: float) -> Any:
-        answers = self._waiting[number]
-        try:
-            while True:
-                match answers.get(timeout=patience):
-                    case Progressed(_, done, total):
-                        progress(done, total)
-                    case Done(_, value):
-                        return value
-                    case _:
-                        raise EngineError(f"{self._why()}. Its log is {self._log}{self._tail()}")
-        except Empty:
-            self.close()
-            raise EngineError(
-                f"the engine process has said nothing for {patience:.0f} s, so it was killed. "
-                f"Its log is {self._log}{self._tail()}"
-            ) from None
-        finally:
-            with self._lock:
-                self._waiting.pop(number, None)
 
     def _hear(self) -> None:
         """Hands answers to who waits for them, until the process is gone; then everybody hears of that."""
@@ -102,37 +92,77 @@ class EngineProcess:
                     self._over = answer.reason
                     break
                 with self._lock:
-                    waiting = self._waiting.get(answer.number)
+                    known = self._waiting.get if isinstance(answer, Progressed) else self._waiting.pop
+                    waiting = known(answer.number, None)
                 if waiting is not None:
-                    waiting.put(answer)
+                    waiting.put((self, answer))
         with self._lock:
             self._over = self._over or ""
             for waiting in self._waiting.values():
-                waiting.put(None)
+                waiting.put((self, None))
 
-    def _why(self) -> str:
+    def obituary(self) -> str:
+        """Why it is gone, with the end of its log."""
         if self._over:
-            return f"the engine process gave up: {self._over}"
+            return f"the engine process gave up: {self._over}. {self.last_words()}"
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_SECONDS)
         code = self._process.returncode
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with {code}"
-        return f"the engine process {how}"
+        return f"the engine process {how}. {self.last_words()}"
 
-    def _tail(self) -> str:
+    def last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self._log.exists() else []
-        return "".join(f"\n  {line}" for line in lines)
+        return f"Its log is {self._log}" + "".join(f"\n  {line}" for line in lines)
 
     def close(self) -> None:
-        """Ends the process, whatever it does, and its own children with it."""
-        with suppress(OSError):
-            os.close(self._life)
+        """Ends the process, whatever it does."""
+        with self._lock:
+            life, self._life = self._life, -1
+        if life >= 0:
+            os.close(life)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_SECONDS)
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
         self._connection.close()
+
+
+def ask(orders: Sequence[tuple[EngineProcess, Order]], progress: OnProgress) -> list[Any]:
+    """What each process answers to its order, at once. Raises: EngineError: one failed, died or hangs."""
+    answers: Answers = SimpleQueue()
+    numbers = [(process, process.begin(order, answers)) for process, order in orders]
+    try:
+        return gather([process for process, _ in orders], answers, progress, HANG_SECONDS)
+    finally:
+        for process, number in numbers:
+            process.leave(number)
+
+
+def gather(processes: Sequence[EngineProcess], answers: Answers, progress: OnProgress, patience: float) -> list[Any]:
+    """One value from each of `processes`; `progress` hears the sums of theirs. Raises: EngineError."""
+    values: dict[EngineProcess, Any] = {}
+    figures: dict[EngineProcess, tuple[int, int]] = {}
+    while len(values) < len(processes):
+        try:
+            process, answer = answers.get(timeout=patience)
+        except Empty:
+            silent = next(process for process in processes if process not in values)
+            raise EngineError(f"the engine has said nothing for {patience:.0f} s. {silent.last_words()}") from None
+        match answer:
+            case Progressed(_, done, total):
+                figures[process] = done, total
+                progress(*map(sum, zip(*figures.values(), strict=True)))
+            case Done(_, value):
+                values[process] = value
+            case _:
+                raise EngineError(process.obituary())
+    return [values[process] for process in processes]
+
+
+def _unheard(_done: int, _total: int) -> None:
+    return None
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:

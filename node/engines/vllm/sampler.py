@@ -126,6 +126,11 @@ class SeededSampler(torch.nn.Module):
         finished = [self._under_way.pop(name) for name in names]
         return [request.result() for request in finished] if self._notes else []
 
+    def forget(self, names: list[str]) -> None:
+        """Drops requests that nobody wants any more."""
+        for name in names:
+            self._under_way.pop(name, None)
+
     def lengths(self, names: list[str]) -> list[int]:
         """Tokens that are noted of each, a few steps late."""
         return [self._under_way[name].length if name in self._under_way else 0 for name in names]

@@ -64,12 +64,11 @@ class Batch:
     def busy(self) -> bool:
         return bool(self._jobs)
 
-    def generate(self, number: int, seed: bytes, prompts: Sequence[Prompt]) -> None:
-        """Begins job `number`: `group_size` samples of each prompt; sample k draws the noise of row k."""
-        by_row = [prompt for prompt in prompts for _ in range(self._policy.group_size)]
+    def generate(self, number: int, seed: bytes, rows: Sequence[tuple[int, Prompt]]) -> None:
+        """Begins job `number`: a sample of each prompt, with the noise of its row of the slot."""
         most = self._policy.max_output_tokens
         limits = {"max_tokens": most, "stop_token_ids": sorted(self._policy.eos_ids)}
-        self._begin(number, most, [(prompt, limits, {"seed": seed, "row": row}) for row, prompt in enumerate(by_row)])
+        self._begin(number, most, [(prompt, limits, {"seed": seed, "row": row}) for row, prompt in rows])
 
     def prefill(self, number: int, seed: bytes, rows: Sequence[tuple[int, Prompt, Prompt]]) -> None:
         """Begins job `number`: a look at each finished output, all of which is fed but its last token."""
@@ -94,6 +93,15 @@ class Batch:
             self._engine.add_request(name, tokens_input(list(tokens)), params)
         self._jobs[number] = job
         self._job_of |= dict.fromkeys(job.requests, number)
+
+    def abort(self, number: int) -> None:
+        """Drops job `number`, if it is still under way."""
+        job = self._jobs.pop(number, None)
+        if job is not None:
+            self._engine.abort_request(job.under_way)
+            self._rpc("forget", job.under_way)
+            for name in job.under_way:
+                del self._job_of[name]
 
     def step(self) -> Iterator[tuple[int, list[Sample | Replay]]]:
         """One step of the batch; the jobs that it finished."""

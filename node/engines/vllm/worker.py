@@ -45,6 +45,10 @@ class ProvingWorker(Base):  # type: ignore[misc]
         """Of finished requests."""
         return self.seeded.take(names)
 
+    def forget(self, names: list[str]) -> None:
+        """Requests that were aborted."""
+        self.seeded.forget(names)
+
     def lengths(self, names: list[str]) -> list[int]:
         """Tokens of requests that are under way."""
         return self.seeded.lengths(names)
