@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Address, Event, Ledger, Run, Version
-from ledger.errors import Unconfirmed, Unreachable
+from ledger.errors import LedgerError, Unconfirmed, Unreachable
 from ledger.messages import Domain
 from node.clock import Clock
 from node.config import Settings, StateFolder
@@ -91,7 +91,8 @@ class Member:
         """As `sync`, but not more often than this node looks anyway: for requests, which strangers make."""
         async with self.looking:
             if self.clock.monotonic() - self.looked >= self.settings.poll_seconds:
-                await self.sync()
+                with suppress(LedgerError):  # what ends the role is met, and said, by its own next look
+                    await self.sync()
 
     async def wait(self) -> None:
         await self.clock.sleep(self.settings.poll_seconds)
