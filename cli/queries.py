@@ -14,14 +14,17 @@ from cli.options import (
     DeploymentFile,
     EngineName,
     Force,
+    Gpus,
     HomeFolder,
     Json,
     PasswordFile,
     Rpc,
     RunId,
+    TensorParallel,
     Threads,
     Wallet,
     asked,
+    engine_of,
     home_of,
     unlock,
 )
@@ -236,17 +239,18 @@ def examine_checkpoint(
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     samples: Annotated[int, typer.Option("--samples", help="Answers to each held-out prompt.", min=1, max=1024)] = 4,
-    engine: EngineName = "transformers",
+    engine: EngineName = "auto",
     threads: Threads = None,
+    gpus: Gpus = None,
+    tensor_parallel: TensorParallel = 1,
     allow_private: AllowPrivate = False,
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
     """Measure a version's mean reward on the run's held-out prompts."""
     from node.examination import examine_checkpoint as examine
-    from node.runtime import EngineChoice
 
-    place, choice = home_of(home), EngineChoice(engine, threads)
+    place, choice = home_of(home), engine_of(engine, threads, gpus, tensor_parallel)
 
     def say(line: str) -> None:
         typer.echo(line, err=True)
@@ -266,16 +270,17 @@ def verify(
     rpc: Rpc = None,
     deployment: DeploymentFile = None,
     allow_private: AllowPrivate = False,
-    engine: EngineName = "transformers",
+    engine: EngineName = "auto",
     threads: Threads = None,
+    gpus: Gpus = None,
+    tensor_parallel: TensorParallel = 1,
     home: HomeFolder = None,
     json: Json = False,
 ) -> None:
     """Replay a validator's evidence: exit code 0 if the fault is there, 1 if it is not."""
     from node.replay import verify_evidence
-    from node.runtime import EngineChoice
 
-    place, choice = home_of(home), EngineChoice(engine, threads)
+    place, choice = home_of(home), engine_of(engine, threads, gpus, tensor_parallel)
 
     def say(line: str) -> None:
         typer.echo(line, err=True)

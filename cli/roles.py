@@ -11,13 +11,16 @@ from cli.options import (
     AllowPrivate,
     DeploymentFile,
     EngineName,
+    Gpus,
     HomeFolder,
     PasswordFile,
     Rpc,
     RunId,
+    TensorParallel,
     Threads,
     Wallet,
     connect,
+    engine_of,
     home_of,
     password,
 )
@@ -47,14 +50,16 @@ def join(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
-    engine: EngineName = "transformers",
+    engine: EngineName = "auto",
     threads: Threads = None,
+    gpus: Gpus = None,
+    tensor_parallel: TensorParallel = 1,
     cheat: Annotated[str | None, typer.Option("--cheat", hidden=True)] = None,
     log_json: LogJson = False,
 ) -> None:
     """Contribute: register, fetch weights, make rollouts with proofs, submit, get paid."""
     from ledger import keys
-    from node.runtime import EngineChoice, run_worker
+    from node.runtime import run_worker
 
     place = home_of(home)
     secret = password(password_file)
@@ -62,9 +67,8 @@ def join(
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
     settings = _settings(place, run, host, port, advertise, allow_private, threads)
-    work = run_worker(
-        settings, _connector(rpc, deployment, place), provider, node, EngineChoice(engine, threads), cheat
-    )
+    choice = engine_of(engine, threads, gpus, tensor_parallel)
+    work = run_worker(settings, _connector(rpc, deployment, place), provider, node, choice, cheat)
     _run("worker", work, log_json)
 
 
@@ -80,16 +84,19 @@ def validate(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
-    engine: EngineName = "transformers",
+    engine: EngineName = "auto",
     threads: Threads = None,
+    gpus: Gpus = None,
+    tensor_parallel: TensorParallel = 1,
     log_json: LogJson = False,
 ) -> None:
     """Validate: hold every file, audit what is drawn, have cheaters slashed."""
-    from node.runtime import EngineChoice, run_validator
+    from node.runtime import run_validator
 
     place, account = _account(home, wallet, password_file)
     settings = _settings(place, run, host, port, advertise, allow_private, threads)
-    work = run_validator(settings, _connector(rpc, deployment, place), account, EngineChoice(engine, threads))
+    choice = engine_of(engine, threads, gpus, tensor_parallel)
+    work = run_validator(settings, _connector(rpc, deployment, place), account, choice)
     _run("validator", work, log_json)
 
 

@@ -29,6 +29,11 @@ class Home:
     def wallets(self) -> Path:
         return self.folder / "wallets"
 
+    @property
+    def engine_log(self) -> Path:
+        """As `StateFolder.engine_log`, of commands that are no role."""
+        return self.folder / "engine"
+
     def state(self, chain_id: int, coordinator: str, run: int, account: str) -> "StateFolder":
         """Of one key in one run. Another deployment on the same chain id gets another folder."""
         return StateFolder(self.folder / "runs" / f"{chain_id}-{coordinator[2:10].lower()}-{run}" / account.lower())
@@ -68,6 +73,11 @@ class StateFolder:
     @property
     def training(self) -> Path:
         return self.folder / "training"
+
+    @property
+    def engine_log(self) -> Path:
+        """What an engine's own processes print goes beside it, `.0.log` and so on."""
+        return self.folder / "engine"
 
     @property
     def lock(self) -> Path:

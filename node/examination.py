@@ -9,12 +9,14 @@ from typing import Any
 from ledger.base import Ledger
 from node.clock import SystemClock
 from node.config import Home
+from node.engines.base import Engine
+from node.engines.choice import EngineChoice, make_engine
 from node.exports import Say, fetch_checkpoint
 from node.progress import OnProgress, Progress
 from node.queries import read_record
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
-from node.runtime import EngineChoice, make_engine, policy_of, tasks_of
+from node.runtime import policy_of, tasks_of
 from node.tasks.taskset import Taskset
 from node.training.evaluation import Accuracy, accuracy
 
@@ -37,18 +39,20 @@ async def examine_checkpoint(
     """
     spec, _ = await read_record(ledger, run)
     folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
+    chosen = make_engine(engine, replace(policy_of(spec), group_size=samples), home.engine_log)
     with Progress("examining", "tokens", SystemClock(), version=version) as progress:
-        found = await asyncio.to_thread(examine, spec, folder, samples, engine, progress)
+        found = await asyncio.to_thread(examine, spec, folder, samples, chosen, progress)
     return {"version": version, **asdict(found)}
 
 
-def examine(spec: RunSpec, folder: Path, samples: int, choice: EngineChoice, progress: OnProgress) -> Accuracy:
+def examine(spec: RunSpec, folder: Path, samples: int, engine: Engine, progress: OnProgress) -> Accuracy:
     """Mean reward of `samples` answers to every held-out prompt by the weights in `folder`. Blocking.
+
+    `engine` gives as many answers, and is closed.
 
     Raises: SpecMismatch, EngineError.
     """
     tasks = tasks_of(spec, folder)
-    engine = make_engine(choice, replace(policy_of(spec), group_size=samples))
     try:
         engine.load(folder)
         answers = engine.generate(SEED, [item.prompt_ids for item in tasks.held_out], progress)

@@ -11,13 +11,15 @@ from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.checks.reopening import Reopened, reopen, shown
 from node.clock import SystemClock
 from node.config import Home
+from node.engines.base import Engine
+from node.engines.choice import EngineChoice, make_engine
 from node.errors import ConfigError, Malformed
 from node.exports import fetch_checkpoint
 from node.progress import Progress
 from node.queries import read_record
 from node.record import Record
 from node.runspec import RunSpec
-from node.runtime import EngineChoice, make_engine, policy_of, tasks_of
+from node.runtime import policy_of, tasks_of
 from node.verdicts import Check, Rejected, Undecided, Verdict
 
 Say = Callable[[str], None]
@@ -46,7 +48,7 @@ async def verify_evidence(
     found = await _without_weights(ledger, spec, record, evidence)
     if found is None:
         folder = await fetch_checkpoint(ledger, claim.run, claim.version, home, allow_private, say)
-        found = await _with_weights(spec, evidence, folder, engine)
+        found = await _with_weights(spec, evidence, folder, engine, home)
     return _result(evidence, found)
 
 
@@ -79,18 +81,18 @@ async def _without_weights(ledger: Ledger, spec: RunSpec, record: Record, eviden
     return None if rollouts else Undecided("the evidence shows no rollout: this check needs the chain")
 
 
-async def _with_weights(spec: RunSpec, evidence: Evidence, folder: Path, choice: EngineChoice) -> Verdict:
+async def _with_weights(spec: RunSpec, evidence: Evidence, folder: Path, choice: EngineChoice, home: Home) -> Verdict:
     tasks = await asyncio.to_thread(tasks_of, spec, folder)
     case = await asyncio.to_thread(reopen, evidence, evidence.claim.commitment, spec, tasks)
     if not isinstance(case.verdict, Undecided) or not case.rollouts:
         return case.verdict
-    return await asyncio.to_thread(_replayed, spec, case, folder, choice)
+    engine = make_engine(choice, policy_of(spec), home.engine_log, generates=False)
+    return await asyncio.to_thread(_replayed, spec, case, folder, engine)
 
 
-def _replayed(spec: RunSpec, case: Reopened, folder: Path, choice: EngineChoice) -> Verdict:
+def _replayed(spec: RunSpec, case: Reopened, folder: Path, engine: Engine) -> Verdict:
     """The model's say on the exhibited leaves."""
     leaves = sorted(case.rollouts)
-    engine = make_engine(choice, policy_of(spec))
     try:
         with Progress("replaying", "rollouts", SystemClock()) as progress:
             engine.load(folder)

@@ -17,6 +17,7 @@ from ledger.errors import LedgerError, Reverted
 from node.clock import Clock, SystemClock
 from node.config import Settings
 from node.engines.base import Engine, Policy
+from node.engines.choice import EngineChoice, make_engine
 from node.errors import ConfigError, NodeError, NotFound, SpecMismatch
 from node.files import locked
 from node.log import LOGGER, event, warn
@@ -53,21 +54,7 @@ from node.transport import make_app, serve, session
 if TYPE_CHECKING:
     from node.training.step import Learner
 
-ENGINES = ("transformers", "scripted")  # scripted: a shipped fake without a model, for tests of networks
-
 Connect = Callable[[LocalAccount], Awaitable[Ledger]]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """Which engine to run and on how many threads."""
-
-    name: str = "transformers"
-    threads: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.name not in ENGINES:
-            raise ConfigError(f"there is no engine {self.name!r}: choose one of {', '.join(ENGINES)}")
 
 
 async def open_run(ledger: Ledger, run: int) -> tuple[Run, RunSpec]:
@@ -196,14 +183,9 @@ def policy_of(spec: RunSpec) -> Policy:
     )
 
 
-def make_engine(choice: EngineChoice, policy: Policy) -> Engine:
-    if choice.name == "scripted":
-        from node.engines.scripted import ScriptedEngine
-
-        return ScriptedEngine(policy)
-    from node.engines.transformers import TransformersEngine
-
-    return TransformersEngine(policy, choice.threads)
+def _engine(member: Member, choice: EngineChoice, *, generates: bool) -> Engine:
+    """Raises: ConfigError."""
+    return make_engine(choice, policy_of(member.spec), member.state.engine_log, generates=generates)
 
 
 async def run_worker(
@@ -248,7 +230,7 @@ async def _work(
                 await claim_rewards(provider)
                 return
             tasks = await prepared_tasks(member, folder)
-            maker = Maker(member, make_engine(engine, policy_of(member.spec)), tasks, intake, work)
+            maker = Maker(member, _engine(member, engine, generates=True), tasks, intake, work)
             await Worker(member, provider, maker, Handover(member)).run()
 
 
@@ -265,7 +247,7 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
             event("the run is over", run=settings.run)
             return
         tasks = await prepared_tasks(member, folder)
-        chosen = make_engine(engine, policy_of(member.spec))
+        chosen = _engine(member, engine, generates=False)
         validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
         async with served(member, mailbox):
             await validator.run()

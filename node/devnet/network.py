@@ -45,6 +45,11 @@ class Show:
     examined: tuple[int, ...] | None = None  # versions; None: the first and the last
 
     @property
+    def checker(self) -> str:
+        """The engine of validators: with another one than the workers', they show that engines agree."""
+        return self.engine if self.engine == "scripted" else "transformers"
+
+    @property
     def versions(self) -> tuple[int, ...]:
         return (0, self.steps) if self.examined is None else self.examined
 
@@ -120,10 +125,11 @@ async def _start(show: Show, cast: Cast, roles: Roles, run: int) -> None:
     """Starts every role as its own process, each through the command that people use."""
     common = ("--run", str(run), "--host", "127.0.0.1", "--allow-private")
     engine = ("--engine", show.engine, "--threads", "1")
+    checker = ("--engine", show.checker, "--threads", "1")
     await cast.start(roles.trainer, "train", *common, "--model", show.model, "--threads", "1")
     await cast.start(roles.relay, "relay", *common)
     for player in roles.validators:
-        await cast.start(player, "validate", *common, *engine, niceness=VALIDATOR_NICENESS)
+        await cast.start(player, "validate", *common, *checker, niceness=VALIDATOR_NICENESS)
     for player in roles.workers:
         await cast.start(player, "join", *common, *engine, niceness=WORKER_NICENESS)
     if roles.cheater and show.cheat:
@@ -134,7 +140,7 @@ async def _perform(show: Show, cast: Cast, roles: Roles, ledger: Ledger, run: in
     spec, record = await read_record(ledger, run)
     async with session(allow_private=True) as http:
         seen = Observer(ledger, spec, record, PeerClient(http), {}, say, started)
-        exam = Examination(cast, cast.player("observer"), show.engine, run, show.versions, show.held_out_samples)
+        exam = Examination(cast, cast.player("observer"), show.checker, run, show.versions, show.held_out_samples)
         await _start(show, cast, roles, run)
         await _until_final(show, roles, seen, exam, started)
         await _until_left(roles, seen)

@@ -22,15 +22,16 @@ from node.rollouts.rollout import Replay, Rollout, Sample
 
 
 class TransformersEngine:
-    """An `Engine` on the GPU if there is one, else on the CPU. Draws nothing from torch's random generators."""
+    """An `Engine` on one GPU or on the CPU. Draws nothing from torch's random generators."""
 
-    def __init__(self, policy: Policy, threads: int | None, batch_rows: int = 32) -> None:
-        """`threads` of the CPU for torch, its own default if None; at most `batch_rows` rows are generated at once."""
+    def __init__(self, policy: Policy, threads: int | None, batch_rows: int = 32, gpu: int | None = None) -> None:
+        """`threads` of the CPU for torch, its own default if None; at most `batch_rows` rows are generated at once, on
+        GPU number `gpu` or on the CPU."""
         if threads is not None:
             torch.set_num_threads(threads)
         self._policy = policy
         self._batch_rows = batch_rows
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._device = torch.device("cpu" if gpu is None else f"cuda:{gpu}")
         self._model: Any = None
         self._config = b""
 
@@ -38,7 +39,7 @@ class TransformersEngine:
     def name(self) -> str:
         import transformers
 
-        device = torch.cuda.get_device_name() if self._device.type == "cuda" else "cpu"
+        device = torch.cuda.get_device_name(self._device) if self._device.type == "cuda" else "cpu"
         return f"transformers {transformers.__version__}, torch {torch.__version__}, {device}"
 
     def load(self, folder: Path) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from node.config import Home
+from node.engines.choice import EngineChoice
 from node.errors import ConfigError, Malformed
 from node.exports import export_checkpoint
 from node.queries import export_rollouts, read_record, read_rollouts, run_summary
 from node.replay import verify_evidence
 from node.roles.frauds import ForgedReward
-from node.runtime import EngineChoice
 from tests.roles.network import TRAINER, Build
 from tests.roles.stage import key, until
 

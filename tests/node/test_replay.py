@@ -8,10 +8,10 @@ import pytest
 
 from node.checks.evidence import Evidence
 from node.config import Home
+from node.engines.choice import EngineChoice
 from node.errors import Malformed
 from node.replay import verify_evidence
 from node.roles.frauds import ForgedReward
-from node.runtime import EngineChoice
 from tests.roles.network import Build, Network
 from tests.roles.stage import key, until
 

@@ -14,19 +14,16 @@ from eth_account.signers.local import LocalAccount
 from ledger.base import Digest, Ledger, Run, RunParams, Version, Windows
 from ledger.errors import Unreachable
 from node.config import Home, Settings
-from node.engines.scripted import ScriptedEngine
+from node.engines.choice import EngineChoice
 from node.errors import ConfigError, EngineError, Malformed, SpecMismatch
 from node.runspec import RunSpec
 from node.runtime import (
-    EngineChoice,
     Training,
     connected,
     contained,
     first_weights,
-    make_engine,
     membership,
     open_run,
-    policy_of,
     require_base,
     rule_of,
     run_trainer,
@@ -169,12 +166,6 @@ async def test_a_trainer_is_refused_when_its_model_is_not_the_runs(build: Build,
 
     with pytest.raises(SpecMismatch, match="give the model that the run was created with"):
         require_base(trainer.member, other)
-
-
-def test_an_engine_goes_by_its_name(spec: RunSpec) -> None:
-    assert isinstance(make_engine(EngineChoice("scripted"), policy_of(spec)), ScriptedEngine)
-    with pytest.raises(ConfigError, match="no engine 'magic'"):
-        make_engine(EngineChoice("magic"), policy_of(spec))
 
 
 def test_a_batch_follows_the_specs_terms(spec: RunSpec) -> None:

@@ -12,7 +12,7 @@ from node.config import Home
 from node.errors import ConfigError
 from node.replay import verify_evidence
 from node.roles.frauds import FRAUDS, workmanship
-from node.runtime import EngineChoice
+from node.engines.choice import EngineChoice
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import key, tar_pit, until
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,7 +118,8 @@ class VllmEngine:
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the process is ours already
             "VLLM_NO_USAGE_STATS": "1",
             "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner whose rows `sampler` knows
-            **({"OMP_NUM_THREADS": str(self._hardware.threads)} if self._hardware.threads else {}),
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # several engines on one CPU would be bound to the same cores
+            "OMP_NUM_THREADS": str(self._hardware.threads or len(os.sched_getaffinity(0))),
         }
 
     def patch(self, changes: Sequence[Change]) -> None:

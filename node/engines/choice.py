@@ -1,0 +1,85 @@
+"""Which engine runs the model: the one that the user names, or one picked by what is installed and what is here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from node.engines.base import Engine, Policy
+from node.engines.vllm import installed
+from node.errors import ConfigError
+from node.log import event, warn
+
+AUTO, TRANSFORMERS, VLLM, SCRIPTED = "auto", "transformers", "vllm", "scripted"
+ENGINES = (AUTO, TRANSFORMERS, VLLM, SCRIPTED)  # scripted: a shipped fake without a model, for tests of networks
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """An engine's name, and what it may use.
+
+    threads: of a CPU, the library's own number if None. gpus: their numbers, all of the machine's if None. ranks: GPUs
+    that share one model; as many engines run as there are groups of them.
+    """
+
+    name: str = AUTO
+    threads: int | None = None
+    gpus: tuple[int, ...] | None = None
+    ranks: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in ENGINES:
+            raise ConfigError(f"there is no engine {self.name!r}: choose one of {', '.join(ENGINES)}")
+        if self.ranks > 1 and self.name == TRANSFORMERS:
+            raise ConfigError("only the vllm engine can share a model among GPUs (--tensor-parallel)")
+
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The GPUs of each engine; nothing on a machine without. Raises: ConfigError: they cannot be shared out so."""
+        here = installed.gpus()
+        chosen = here if self.gpus is None else self.gpus
+        missing = sorted(set(chosen) - set(here))
+        if missing:
+            raise ConfigError(f"there is no GPU {missing[0]} here: --gpus may name {list(here) or 'none'}")
+        if len(chosen) % self.ranks:
+            raise ConfigError(f"{len(chosen)} GPUs cannot be shared out in groups of {self.ranks}: see --gpus")
+        return tuple(chosen[i : i + self.ranks] for i in range(0, len(chosen), self.ranks))
+
+
+def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: bool = True) -> Engine:
+    """The engine that `choice` comes to; `log` is where its processes print, if it has any.
+
+    Whoever only checks is better off with transformers, which runs the prompt of a group once: `auto` picks it then.
+
+    Raises: ConfigError: it is not installed, or cannot run here; the message says what to do.
+    """
+    name = _picked(choice, generates) if choice.name == AUTO else choice.name
+    if name == SCRIPTED:
+        from node.engines.scripted import ScriptedEngine
+
+        return ScriptedEngine(policy)
+    groups = choice.groups()
+    if name == VLLM:
+        from node.engines.vllm.engine import Hardware, VllmEngine
+
+        installed.require_usable(tuple(gpu for group in groups for gpu in group))
+        return VllmEngine(policy, Hardware(groups, choice.threads), log)
+    from node.engines.transformers import TransformersEngine
+
+    return TransformersEngine(policy, choice.threads, gpu=groups[0][0] if groups else None)
+
+
+def _picked(choice: EngineChoice, generates: bool) -> str:
+    """Says what it picks, and why."""
+    if not generates:
+        event("engine picked", engine=TRANSFORMERS, because="it checks fastest")
+        return TRANSFORMERS
+    if not installed.is_installed():
+        event("engine picked", engine=TRANSFORMERS, because="vllm is not installed")
+        return TRANSFORMERS
+    try:
+        installed.require_usable(tuple(gpu for group in choice.groups() for gpu in group))
+    except ConfigError as error:
+        warn("engine picked", engine=TRANSFORMERS, because=error)
+        return TRANSFORMERS
+    event("engine picked", engine=VLLM, because="it is installed and generates fastest")
+    return VLLM
