@@ -1,14 +1,18 @@
-"""Runs listed, and created once however often a command was cut short."""
+"""Contracts kept in a file, runs listed, and created once however often a command was cut short."""
 
 import asyncio
 import json
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 from ledger.base import RunId
 from node.launch import Plan, build_spec
 from node.terms import params_of
 from tests.cli.chain import POT, Chain
-from tests.cli.command import Answer, command
+from tests.cli.command import PASSWORD, Answer, command
 
 
 def listed(chain: Chain, home: Path, *more: str) -> Answer:
@@ -55,3 +59,22 @@ async def test_a_run_that_was_cut_short_is_gone_on_with(chain: Chain, tmp_path: 
     assert json.loads(second.out)["run"] == half + 1  # a whole one is not taken for it
     assert "going on with a run that was created and not funded" in first.err
     assert "`intellect-node run list`" in second.err
+
+
+def test_contracts_whose_file_no_disk_takes_are_named_all_the_same(chain: Chain, tmp_path: Path) -> None:
+    """As a full disk would have it: 100 bytes can be written, and no more."""
+    out = tmp_path / "out.json"
+    words = ("deploy", "--wallet", chain.wallets["owner"], *chain.at()[:2], "--out", out)
+
+    answer = subprocess.run(
+        [sys.executable, "-m", "cli", *map(str, words)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+        env={**os.environ, "INTELLECT_NODE_PASSWORD": PASSWORD}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert answer.returncode == 2, answer.stderr
+    said = answer.stderr.splitlines()[-1]
+    assert said.startswith(f"error: the contracts stand, and deployment file {out} cannot be written (File too large)")
+    kept = json.loads(said[said.index("{") :])
+    assert kept["chain_id"] == 31337 and kept["coordinator"] in answer.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -2,19 +2,15 @@
 
 import asyncio
 import json
-import os
-import resource
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from tests.cli.chain import Chain
-from tests.cli.command import PASSWORD, command, finished, process
+from tests.cli.command import command, finished, process
 
 BIG = "9" * 90  # over 256 bits
 STRANGER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # EIP-55's first example
@@ -80,25 +76,6 @@ def test_contracts_are_not_deployed_where_their_addresses_could_not_be_kept(chai
         )
         assert answer.code == 2
         assert "cannot be written" in answer.said or "name another file with --out" in answer.said
-
-
-def test_contracts_whose_file_no_disk_takes_are_named_all_the_same(chain: Chain, tmp_path: Path) -> None:
-    """As a full disk would have it: 100 bytes can be written, and no more."""
-    out = tmp_path / "out.json"
-    words = ("deploy", "--wallet", chain.wallets["owner"], *chain.at()[:2], "--out", out)
-
-    answer = subprocess.run(
-        [sys.executable, "-m", "cli", *map(str, words)],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
-        env={**os.environ, "INTELLECT_NODE_PASSWORD": PASSWORD}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert answer.returncode == 2, answer.stderr
-    said = answer.stderr.splitlines()[-1]
-    assert said.startswith(f"error: the contracts stand, and deployment file {out} cannot be written (File too large)")
-    kept = json.loads(said[said.index("{") :])
-    assert kept["chain_id"] == 31337 and kept["coordinator"] in answer.stdout
-    assert list(tmp_path.iterdir()) == []
 
 
 # --- The chain's URL, the run's number
