@@ -26,6 +26,7 @@ _BLOCK = 1 << 14  # counters at a time: what they need stays in a core's second-
 
 Counter = tuple[int, int, int, int]
 Key = tuple[int, int]
+Places = npt.NDArray[np.uint32]  # (B, 4): position, rollout and two key words, for each row of a batch
 Words = npt.NDArray[np.uint64]  # values below 2^32, in wide lanes for their products
 
 
@@ -52,6 +53,19 @@ def philox(counter: Counter, key: Key) -> Counter:
         p0, p1 = MULTIPLIERS[0] * c0, MULTIPLIERS[1] * c2
         c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & _MASK, (p0 >> 32) ^ c3 ^ k1, p0 & _MASK
     return c0, c1, c2, c3
+
+
+def places(keys: Sequence[Key], rollouts: Sequence[int], positions: Sequence[int]) -> Places:
+    """Where the noise of a batch's rows is, of one seed or of several: row b is that of position `positions[b]` of row
+    `rollouts[b]` of the slot with `keys[b]`.
+
+    Raises:
+        OutOfRange: lengths differ, or a number is no uint32.
+    """
+    columns = (positions, rollouts, [k0 for k0, _ in keys], [k1 for _, k1 in keys])
+    if len({len(column) for column in columns}) != 1:
+        raise OutOfRange(f"{len(keys)} keys, {len(rollouts)} rollouts, {len(positions)} positions")
+    return np.concatenate([_column(column) for column in columns], axis=1).astype(np.uint32)
 
 
 def noise(seed: bytes, rollouts: Sequence[int], positions: Sequence[int], vocabulary: int) -> npt.NDArray[np.float32]:

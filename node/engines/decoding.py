@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from hashing.proof import build_proofs
-from hashing.sampling import noise
+from hashing.sampling import Key, key_of, places
 from node.engines.base import Policy
 from node.engines.forward import Forward, Prefilled, bfloat16_rows, continued
 from node.engines.scoring import choose
@@ -45,12 +45,13 @@ def decode(
     forward: Forward, policy: Policy, seed: bytes, rows: Sequence[Row], advanced: Callable[[int, int], None]
 ) -> dict[int, Sample]:
     """Samples of `rows` by their numbers. `advanced` hears of each step's tokens, and of those that ended rows save."""
+    key = key_of(seed)
     samples: dict[int, Sample] = {}
     active = list(rows)
     slots = continued([row.start for row in active], policy.max_output_tokens - 1)
     hidden_BH = torch.stack([row.start.last for row in active])
     for t in range(policy.max_output_tokens):
-        ids_B = _step(forward, policy, seed, active, hidden_BH, t)
+        ids_B = _step(forward, policy, key, active, hidden_BH, t)
         ended = [row for row in active if row.ended(policy)]
         samples |= {row.number: row.sample(policy) for row in ended}
         advanced(len(active), len(ended) * (policy.max_output_tokens - t - 1))
@@ -68,11 +69,11 @@ def decode(
 
 
 def _step(
-    forward: Forward, policy: Policy, seed: bytes, active: Sequence[Row], hidden_BH: torch.Tensor, t: int
+    forward: Forward, policy: Policy, key: Key, active: Sequence[Row], hidden_BH: torch.Tensor, t: int
 ) -> torch.Tensor:
     """Chooses token t of every active row and notes it there; ids (B,)."""
-    noise_BV = torch.from_numpy(noise(seed, [row.number for row in active], [t] * len(active), forward.vocabulary))
-    choice = choose(forward.logits(hidden_BH), noise_BV.to(forward.device), policy.temperature)
+    places_B4 = places([key] * len(active), [row.number for row in active], [t] * len(active))
+    choice = choose(forward.logits(hidden_BH), places_B4, policy.temperature)
     states_BH = bfloat16_rows(hidden_BH).numpy().view(np.uint16)
     tokens, logprobs = choice.tokens.tolist(), choice.logprobs.tolist()
     for row, token, logprob, state_H in zip(active, tokens, logprobs, states_BH, strict=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from hashing.sampling import noise
+from hashing.sampling import key_of, places
 from node.engines.base import Policy
 from node.engines.forward import Forward, Prefilled, Prompt, bfloat16_rows, continued
 from node.engines.scoring import TokenScores, weigh
@@ -78,10 +78,10 @@ def _evidence(
     tokens = [token for rollout in rollouts for token in rollout.output_ids]
     rows = [r.group * policy.group_size + r.index for r in rollouts for _ in r.output_ids]
     positions = [t for rollout in rollouts for t in range(len(rollout.output_ids))]
+    places_N4 = places([key_of(seed)] * len(tokens), rows, positions)
     parts = []
     for at in range(0, len(tokens), ROWS_AT_ONCE):
         here = slice(at, at + ROWS_AT_ONCE)
-        noise_BV = torch.from_numpy(noise(seed, rows[here], positions[here], forward.vocabulary)).to(forward.device)
         tokens_B = torch.tensor(tokens[here], device=forward.device)
-        parts.append(weigh(forward.logits(hidden_NH[here]), noise_BV, tokens_B, policy.temperature))
+        parts.append(weigh(forward.logits(hidden_NH[here]), places_N4[here], tokens_B, policy.temperature))
     return TokenScores(*(torch.cat(column) for column in zip(*parts, strict=True)))

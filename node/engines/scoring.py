@@ -1,14 +1,18 @@
-"""From logits and noise to tokens, log-probabilities and the evidence of the sampling test; float32 throughout.
+"""From logits and places of noise to tokens, log-probabilities and the evidence of the sampling test.
 
-Letters: B rows, V vocabulary.
+On the CPU by compiled loops, elsewhere by torch. Letters: B rows, V vocabulary.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from hashing import device
+from hashing.sampling import Places
 from node.errors import EngineError
 
 
@@ -27,47 +31,48 @@ class TokenScores(NamedTuple):
     deficits: torch.Tensor
 
 
-def choose(logits_BV: torch.Tensor, noise_BV: torch.Tensor, temperature: float) -> Choice:
+def choose(logits_BV: torch.Tensor, places_B4: Places, temperature: float) -> Choice:
     """argmax of logit / T + noise, the lowest index on ties.
 
     Raises:
         EngineError: a logit is NaN or infinite.
     """
-    scaled_BV = _scaled(logits_BV, temperature)
-    normaliser_B = _normaliser(scaled_BV)
-    tokens_B = first_argmax(scaled_BV + noise_BV)
-    return Choice(tokens_B, scaled_BV.gather(1, tokens_B[:, None])[:, 0] - normaliser_B)
+    scores = _row_scores(logits_BV, places_B4, temperature, None)
+    return Choice(scores.tokens, scores.logprobs)
 
 
-def weigh(logits_BV: torch.Tensor, noise_BV: torch.Tensor, tokens_B: torch.Tensor, temperature: float) -> TokenScores:
+def weigh(logits_BV: torch.Tensor, places_B4: Places, tokens_B: torch.Tensor, temperature: float) -> TokenScores:
     """How far the emitted tokens are from what the noise chooses.
 
     Raises:
         EngineError: a logit is NaN or infinite.
     """
-    scaled_BV = _scaled(logits_BV, temperature)
-    logprobs_B = scaled_BV.gather(1, tokens_B[:, None])[:, 0] - _normaliser(scaled_BV)
-    scores_BV = scaled_BV.add_(noise_BV)
-    best_B2 = scores_BV.topk(2, dim=1).values
-    emitted_B = scores_BV.gather(1, tokens_B[:, None])[:, 0]
-    return TokenScores(logprobs_B, best_B2[:, 0] - best_B2[:, 1], best_B2[:, 0] - emitted_B)
+    scores = _row_scores(logits_BV, places_B4, temperature, tokens_B)
+    return TokenScores(scores.logprobs, scores.best - scores.second, scores.best - scores.own)
 
 
-def first_argmax(scores_BV: torch.Tensor) -> torch.Tensor:
-    """Index (B,) of the greatest value, the lowest one on ties, which torch's own argmax does not promise."""
-    if scores_BV.device.type == "cpu":
-        return torch.from_numpy(scores_BV.numpy().argmax(axis=1))
-    index_V = torch.arange(scores_BV.shape[1], device=scores_BV.device)
-    best_B1 = scores_BV.amax(dim=1, keepdim=True)
-    return torch.where(scores_BV == best_B1, index_V, scores_BV.shape[1]).amin(dim=1)
-
-
-def _scaled(logits_BV: torch.Tensor, temperature: float) -> torch.Tensor:
-    return logits_BV.to(torch.float32, copy=True).div_(temperature)
-
-
-def _normaliser(scaled_BV: torch.Tensor) -> torch.Tensor:
-    normaliser_B = torch.logsumexp(scaled_BV, dim=1)
-    if not bool(torch.isfinite(normaliser_B).all()):
+def _row_scores(
+    logits_BV: torch.Tensor, places_B4: Places, temperature: float, tokens_B: torch.Tensor | None
+) -> device.RowScores:
+    on_cpu = logits_BV.device.type == "cpu"
+    scores = (_compiled if on_cpu else device.row_scores)(logits_BV, places_B4, temperature, tokens_B)
+    if not bool(torch.isfinite(scores.logprobs).all()):
         raise EngineError("the model's logits are not finite: its weights are broken, or this machine is")
-    return normaliser_B
+    return scores
+
+
+def _compiled(
+    logits_BV: torch.Tensor, places_B4: Places, temperature: float, tokens_B: torch.Tensor | None
+) -> device.RowScores:
+    from hashing import fused  # imports numba, which a GPU does not need
+
+    given_B = None if tokens_B is None else tokens_B.numpy()
+    found = fused.row_scores(_patterns(logits_BV), places_B4, temperature, given_B)
+    return device.RowScores(*(torch.from_numpy(column) for column in found))
+
+
+def _patterns(logits_BV: torch.Tensor) -> npt.NDArray[np.float32] | npt.NDArray[np.uint16]:
+    """float32, or the bits of bfloat16."""
+    if logits_BV.dtype == torch.bfloat16:
+        return logits_BV.contiguous().view(torch.int16).numpy().view(np.uint16)
+    return logits_BV.to(torch.float32).numpy()

@@ -15,7 +15,7 @@ from tests.cli.command import PASSWORD, command
 
 KEY = "0x" + "11" * 32
 ADDRESS = "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"  # of that key; any Ethereum library computes it
-HEAVY = ("torch", "vllm", "transformers", "libp2p", "web3", "pyarrow", "reasoning_gym", "rich")
+HEAVY = ("torch", "numba", "vllm", "transformers", "libp2p", "web3", "pyarrow", "reasoning_gym", "rich")
 
 
 def run(*words: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:

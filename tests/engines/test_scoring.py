@@ -1,43 +1,59 @@
-"""Choices and evidence, by hand."""
+"""Choices and evidence of the engines, with noise by the plain reference; sums by hand."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from node.engines.scoring import choose, first_argmax, weigh
+from hashing.sampling import key_of, noise, places
+from node.engines.scoring import choose, weigh
 from node.errors import EngineError
 
-LOGITS = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-NOISE = torch.tensor([[0.0, 1.5, 0.25], [0.5, 0.5, -1.0]])
+SEED = b"\x15" * 32
+PLACES = places([key_of(SEED)] * 2, [4, 9], [0, 3])
+NOISE = noise(SEED, [4, 9], [0, 3], 6)
+LOGITS = torch.tensor([[2.0, 0.0, 1.0, 0.0, 0.0, 2.0], [0.0] * 6])
+SCORES = LOGITS.numpy() / 2 + NOISE
+NORMALISERS = [math.log(2 * math.e + math.exp(0.5) + 3), math.log(6)]
 
 
-def test_the_choice_is_the_best_score_and_the_lowest_index_on_ties() -> None:
-    choice = choose(LOGITS, NOISE, temperature=2.0)  # scores 1, 1.5, 0.75 and 0.5, 0.5, -1
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_choice_is_the_best_score(dtype: torch.dtype) -> None:
+    choice = choose(LOGITS.to(dtype), PLACES, temperature=2.0)
 
-    assert choice.tokens.tolist() == [1, 0]
-    assert choice.logprobs.tolist() == pytest.approx([0 - math.log(math.e + 1 + math.exp(0.5)), -math.log(3)], abs=1e-6)
-
-
-def test_evidence_is_the_gap_of_the_two_best_and_the_deficit_of_the_emitted() -> None:
-    evidence = weigh(LOGITS, NOISE, torch.tensor([2, 1]), temperature=2.0)
-
-    assert evidence.gaps.tolist() == [0.5, 0.0]
-    assert evidence.deficits.tolist() == [0.75, 0.0]
-    assert evidence.logprobs.tolist() == pytest.approx(
-        [0.5 - math.log(math.e + 1 + math.exp(0.5)), -math.log(3)], abs=1e-6
+    tokens = SCORES.argmax(axis=1).tolist()
+    assert choice.tokens.tolist() == tokens
+    assert choice.logprobs.tolist() == pytest.approx(
+        [float(LOGITS[b, token]) / 2 - NORMALISERS[b] for b, token in enumerate(tokens)], rel=1e-6
     )
 
 
-def test_logits_that_are_not_finite_are_an_error() -> None:
+def test_evidence_is_the_gap_of_the_two_best_and_the_deficit_of_the_emitted() -> None:
+    evidence = weigh(LOGITS, PLACES, torch.tensor([2, 5]), temperature=2.0)
+
+    ordered = np.sort(SCORES, axis=1)
+    assert evidence.gaps.tolist() == pytest.approx((ordered[:, -1] - ordered[:, -2]).tolist(), abs=2e-5)
+    assert evidence.deficits.tolist() == pytest.approx((ordered[:, -1] - SCORES[[0, 1], [2, 5]]).tolist(), abs=2e-5)
+    assert evidence.logprobs.tolist() == pytest.approx([0.5 - NORMALISERS[0], -NORMALISERS[1]], rel=1e-6)
+
+
+def test_the_chosen_token_has_no_deficit() -> None:
+    choice = choose(LOGITS, PLACES, 0.7)
+
+    evidence = weigh(LOGITS, PLACES, choice.tokens, 0.7)
+
+    assert evidence.deficits.tolist() == [0, 0]
+    assert evidence.logprobs.tolist() == choice.logprobs.tolist()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_that_are_not_finite_are_an_error(bad: float, dtype: torch.dtype) -> None:
+    broken = LOGITS.clone().to(dtype)
+    broken[1, 5] = bad
+
     with pytest.raises(EngineError):
-        choose(torch.tensor([[0.0, float("nan")]]), torch.zeros(1, 2), 1.0)
+        choose(broken, PLACES, 1.0)
     with pytest.raises(EngineError):
-        choose(torch.tensor([[0.0, float("inf")]]), torch.zeros(1, 2), 1.0)
-
-
-def test_first_argmax_takes_the_lowest_of_many_equal_values() -> None:
-    scores = torch.zeros(4, 50_000)
-    scores[:, 777:] = 1
-
-    assert first_argmax(scores).tolist() == [777] * 4
+        weigh(broken, PLACES, torch.tensor([0, 0]), 1.0)
