@@ -39,11 +39,15 @@ class Workload:
     prompts: tuple[Prompt, ...]
     max_output_tokens: int
 
-    def engine(self, weights: Path, threads: int) -> Engine:
-        """An engine with `weights` loaded, at temperature 1."""
+    @property
+    def policy(self) -> Policy:
+        """At temperature 1."""
         eos = json.loads((self.folder / "generation_config.json").read_text())["eos_token_id"]
-        policy = Policy(1.0, self.max_output_tokens, frozenset([eos]), GROUP_SIZE)
-        engine = TransformersEngine(policy, threads)
+        return Policy(1.0, self.max_output_tokens, frozenset([eos]), GROUP_SIZE)
+
+    def engine(self, weights: Path, threads: int) -> Engine:
+        """An engine with `weights` loaded."""
+        engine = TransformersEngine(self.policy, threads)
         engine.load(weights)
         return engine
 

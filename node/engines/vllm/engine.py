@@ -81,7 +81,7 @@ class VllmEngine:
         refused: EngineError | None = None
         for settings in self._attempts(folder):
             self._processes = [
-                EngineProcess(settings, self._environment(gpus), self._log.with_suffix(f".{number}.log"))
+                EngineProcess(settings, environment(gpus, self._hardware.threads), self._log.with_suffix(f".{number}.log"))
                 for number, gpus in enumerate(self._hardware.gpus or [()])
             ]
             try:
@@ -110,17 +110,6 @@ class VllmEngine:
             smaller = max(SMALLEST_BATCH_ROWS, settings.batch_rows // 2)
             settings = replace(settings, batch_rows=smaller, cache_bytes=cache and cache * smaller // rows)
             yield settings
-
-    def _environment(self, gpus: tuple[int, ...]) -> dict[str, str]:
-        return {
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
-            "HF_HUB_OFFLINE": "1",  # everything is in the folder
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the process is ours already
-            "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner whose rows `sampler` knows
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # several engines on one CPU would be bound to the same cores
-            "OMP_NUM_THREADS": str(self._hardware.threads or len(os.sched_getaffinity(0))),
-        }
 
     def patch(self, changes: Sequence[Change]) -> None:
         """Writes a sparse update into what is loaded, in place.
@@ -203,6 +192,19 @@ class VllmEngine:
             )
         if length > self._ready.positions:
             raise EngineError(f"prompt and output of {length} tokens: there is room for {self._ready.positions}")
+
+
+def environment(gpus: tuple[int, ...], threads: int | None) -> dict[str, str]:
+    """What an engine process on `gpus`, or with `threads` of the CPU, is started with beside the node's own."""
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+        "HF_HUB_OFFLINE": "1",  # everything is in the folder
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the process is ours already
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner whose rows `sampler` knows
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # several engines on one CPU would be bound to the same cores
+        "OMP_NUM_THREADS": str(threads or len(os.sched_getaffinity(0))),
+    }
 
 
 def _require_fits(change: Change, shapes: Shapes) -> None:
