@@ -80,8 +80,9 @@ class VllmEngine:
         """Processes with the weights of `folder`, their batches as large as memory allows. Raises: EngineError."""
         refused: EngineError | None = None
         for settings in self._attempts(folder):
+            threads = self._hardware.threads
             self._processes = [
-                EngineProcess(settings, environment(gpus, self._hardware.threads), self._log.with_suffix(f".{number}.log"))
+                EngineProcess(settings, environment(gpus, threads), self._log.with_suffix(f".{number}.log"))
                 for number, gpus in enumerate(self._hardware.gpus or [()])
             ]
             try:
