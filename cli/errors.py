@@ -41,6 +41,7 @@ def exit_code(error: Exception) -> int:
         InvalidEndpoint,
         KeystoreError,
         NotDeployed,
+        Reorganised,
         Unconfirmed,
         UnknownRun,
         Unreachable,
@@ -60,6 +61,6 @@ def exit_code(error: Exception) -> int:
     )
     if isinstance(error, users):
         return USAGE
-    if isinstance(error, (Unreachable, Unconfirmed, NotFound)):
+    if isinstance(error, (Unreachable, Unconfirmed, Reorganised, NotFound)):
         return TRY_AGAIN
     return FAILED

@@ -58,9 +58,13 @@ def row_scores(
     narrow = logits_BV.dtype == np.uint16
     patterns_BV = np.ascontiguousarray(logits_BV).view(np.uint16 if narrow else np.uint32)
     result_4B = np.empty((4, count), dtype=np.float32)
-    arguments = (patterns_BV, np.uint32(16 * narrow), np.float32(temperature), places_B4, given_B, result_4B)
-    try:
-        all_rows(*arguments)
-    except OSError:  # the disk refused to keep the compiled code, which by now is in memory
-        all_rows(*arguments)
+    fill = all_rows(patterns_BV.dtype.name)
+    fill(
+        patterns_BV,
+        np.uint32(16 * narrow),
+        np.float32(temperature),
+        np.ascontiguousarray(places_B4),
+        given_B,
+        result_4B,
+    )
     return RowScores(given_B, *result_4B)

@@ -8,13 +8,16 @@ Letters: B rows of a batch, V vocabulary, N tokens of a block.
 
 from __future__ import annotations
 
+import functools
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core.types import Array
 
 from hashing.sampling import MULTIPLIERS, NOISE_STREAM, WEYL
 
@@ -48,16 +51,6 @@ _P3, _P4, _P5 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.flo
 def _part(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compiled into what calls it: a loop around a call is no vector loop. Sums may be reordered; NaN stays NaN."""
     made: Callable[_P, _R] = numba.njit(nogil=True, forceinline=True, fastmath={"reassoc", "contract"})(function)
-    return made
-
-
-def _whole(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compiled, kept on disk, and without the interpreter's lock; not kept where nothing can be written."""
-    made: Callable[_P, _R]
-    try:
-        made = numba.njit(nogil=True, cache=True)(function)
-    except RuntimeError:
-        made = numba.njit(nogil=True)(function)
     return made
 
 
@@ -226,8 +219,7 @@ def _row(scaled_V: _Floats, place: _Quad) -> tuple[_Found, Any, float]:
     return found, top, math.log1p(np.float64(equal - _ONE) + others)
 
 
-@_whole
-def all_rows(
+def _all_rows(
     patterns_BV: npt.NDArray[Any],
     shift: Any,
     temperature: Any,
@@ -253,3 +245,20 @@ def all_rows(
         result_4B[1, b] = best
         result_4B[2, b] = second
         result_4B[3, b] = _score(scaled_V, token, place)
+
+
+@functools.cache
+def all_rows(pattern: str) -> Callable[..., None]:
+    """`_all_rows` for patterns "uint16" or "uint32", compiled in seconds, or read where that was kept; holds no lock.
+
+    Code is kept unless no folder for it can be written, its disk is full, or what is there is no code.
+    """
+    patterns_BV, places_B4 = (Array(getattr(numba, name), 2, "C", readonly=True) for name in (pattern, "uint32"))
+    result_4B, tokens_B = Array(numba.float32, 2, "C"), Array(numba.int64, 1, "C")
+    signature = numba.void(patterns_BV, numba.uint32, numba.float32, places_B4, tokens_B, result_4B)
+    made: Callable[..., None]
+    try:
+        made = numba.njit(signature, nogil=True, cache=True)(_all_rows)
+    except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
+        made = numba.njit(signature, nogil=True)(_all_rows)
+    return made

@@ -14,7 +14,7 @@ from node.record import Record
 from node.roles.registration import stake_per_node
 from node.rollouts import export
 from node.rollouts.export import export_parquet
-from node.rollouts.file import decode_file, size_limit
+from node.rollouts.file import decode_file, file_root, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 from node.runtime import open_run
@@ -91,11 +91,18 @@ def _counts(record: Record) -> dict[str, int]:
 
 def read_rollouts(spec: RunSpec, path: Path) -> tuple[Rollout, ...]:
     """The rollouts in a file of this run. Raises: ConfigError: there is none, or it holds something else."""
+    return _decoded(spec, path, _read(spec, path))
+
+
+def _read(spec: RunSpec, path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(size_limit(spec) + 1)
+            return file.read(size_limit(spec) + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _decoded(spec: RunSpec, path: Path, data: bytes) -> tuple[Rollout, ...]:
     try:
         return decode_file(data, spec)
     except Malformed as error:
@@ -103,7 +110,10 @@ def read_rollouts(spec: RunSpec, path: Path) -> tuple[Rollout, ...]:
 
 
 def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int:
-    """Writes a rollout file as Parquet; how many rows. Raises: ConfigError: the chain has no such commitment."""
+    """Writes a rollout file as Parquet; how many rows.
+
+    Raises: ConfigError: the chain has no such commitment, or it is to another file.
+    """
     try:
         commitment = Digest(bytes.fromhex(path.stem.removeprefix("0x")))
     except ValueError as error:
@@ -112,7 +122,10 @@ def export_rollouts(spec: RunSpec, record: Record, path: Path, out: Path) -> int
     if submission is None:
         raise ConfigError(f"run {record.run.id} has no commitment {path.stem}")
     made = submission.made
-    rows = read_rollouts(spec, path)
+    data = _read(spec, path)
+    rows = _decoded(spec, path, data)
+    if file_root(data, size_limit(spec)) != made.root:
+        raise ConfigError(f"{path} is not the file that was committed to: it was changed, or has another's name")
     return export_parquet([export.SubmissionRows(commitment, made.node, made.version, made.slot, rows)], out)
 
 

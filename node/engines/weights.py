@@ -63,11 +63,15 @@ def swap(model: Any, folder: Path) -> None:
         OSError, SafetensorError, RuntimeError: reading failed midway: `model` may be a mix and must be dropped.
     """
     parameters = dict(model.named_parameters())
+    missing = set(parameters)
     require_tensors(folder, shapes(model))
     for path in weight_files(folder):
         with safe_open(path, framework="pt") as file, torch.no_grad():
             for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
                 parameters[name].copy_(file.get_tensor(name))
+                missing.discard(name)
+    if missing:  # a file went away after it was checked
+        raise RuntimeError(f"{len(missing)} tensors are gone")
 
 
 def own_memory(model: Any) -> None:

@@ -1,8 +1,10 @@
 """Both forms of the seeded choice, compiled loops and torch, against noise and sums in plain numpy and float64."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -223,11 +225,28 @@ def test_scores_are_refused_when_an_argument_does_not_fit(
         fused.row_scores(logits.astype(np.float32), PLACES, temperature, None if tokens is None else np.array(tokens))
 
 
-def test_loops_are_compiled_though_their_code_can_be_kept_nowhere() -> None:
-    namespace: dict[str, Any] = {}
-    exec("def double(x):\n    return 2 * x", namespace)  # a function without a file, which numba keeps none of
+CHOOSE = """
+import numpy as np
+from hashing import fused, sampling
+print(fused.row_scores(np.zeros((2, 100), dtype=np.float32), sampling.places([(1, 2)] * 2, [0, 1], [0, 0]), 1.0).tokens)
+"""
 
-    assert kernel._whole(namespace["double"])(21) == 42
+
+@pytest.mark.slow  # two compilations
+@pytest.mark.parametrize("left", [0, 100])
+def test_kept_code_that_is_damaged_is_compiled_again(tmp_path: Path, left: int) -> None:
+    def choose() -> str:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", CHOOSE]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+    before = choose()
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    for path in kept:
+        path.write_bytes(path.read_bytes()[:left])
+
+    assert len(kept) == 2
+    assert choose() == before
 
 
 def test_the_plain_noise_needs_neither_numba_nor_torch() -> None:

@@ -43,6 +43,11 @@ async def test_a_rollout_file_is_read_and_exported_by_its_name(build: Build, tmp
         export_rollouts(spec, record, strange, tmp_path / "out.parquet")
     with pytest.raises(ConfigError, match="not named after a commitment"):
         export_rollouts(spec, record, tmp_path / "mine.rollouts", tmp_path / "out.parquet")
+    changed = bytearray(path.read_bytes())
+    changed[-1] ^= 1  # of the last leaf's reward: a file of the run, and not the one
+    path.write_bytes(changed)
+    with pytest.raises(ConfigError, match="not the file that was committed to"):
+        export_rollouts(spec, record, path, tmp_path / "out.parquet")
     with pytest.raises(ConfigError, match="missing cannot be read: No such file"):
         read_rollouts(spec, tmp_path / "missing")
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from node.engines.base import Policy
 from node.engines.stored import Shapes, read_config, stored_shapes
 from node.engines.vllm.messages import Change, Digest, Generate, Order, Patch, Prefill, Prompt, Ready, Settings, Swap
-from node.engines.vllm.process import EngineProcess, ask
+from node.engines.vllm.process import HANG_SECONDS, EngineProcess, ask
 from node.errors import EngineError
 from node.log import event, warn
 from node.progress import OnProgress
@@ -38,13 +38,21 @@ class Hardware:
 class VllmEngine:
     """An `Engine`. `generate` and `replay` may be called from several threads: what they ask shares running batches."""
 
-    def __init__(self, policy: Policy, hardware: Hardware, log: Path, batch_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        hardware: Hardware,
+        log: Path,
+        batch_rows: int | None = None,
+        hang_seconds: float = HANG_SECONDS,
+    ) -> None:
         """Nothing is started yet. Process i prints into `log` with its number; at most `batch_rows` sequences run in
-        each at once."""
+        each at once; one that says nothing for `hang_seconds` while it is asked for something is ended."""
         self._policy = policy
         self._hardware = hardware
         self._log = log
         self._batch_rows = batch_rows or (GPU_BATCH_ROWS if hardware.gpus else CPU_BATCH_ROWS)
+        self._hang_seconds = hang_seconds
         self._processes: list[EngineProcess] = []
         self._ready = Ready("vllm", 0, 0)
         self._config = b""
@@ -178,7 +186,7 @@ class VllmEngine:
         if not self._processes:
             raise EngineError("no model is loaded")
         try:
-            return ask(list(zip(self._processes, orders, strict=True)), progress)
+            return ask(list(zip(self._processes, orders, strict=True)), progress, self._hang_seconds)
         except EngineError:
             self.close()  # the next load starts anew
             raise

@@ -13,6 +13,9 @@ import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
+
+from hashing.errors import HashingError
 from node.engines.vllm.messages import (
     START,
     Abort,
@@ -27,13 +30,18 @@ from node.engines.vllm.messages import (
     Settings,
     Swap,
 )
+from node.errors import NodeError
 
 if TYPE_CHECKING:
     from node.engines.vllm.serving import Batch
 
 REPORT_SECONDS = 0.5  # between two reports, which also say that this process is alive
-# What vLLM, torch, safetensors and the system raise for models, memory and files that are not what they should be.
-REFUSALS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, AssertionError, ImportError)
+# What vLLM, torch, safetensors and the system raise for models, memory and files that are not what they should be, and
+# what we say of logits and states that are not finite.
+REFUSALS = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, AssertionError, ImportError,
+    SafetensorError, HashingError, NodeError,
+)  # fmt: skip
 
 
 def main() -> None:
@@ -66,8 +74,9 @@ def _serve(connection: Connection) -> None:
                 asked: Asked = connection.recv()
                 number = asked.number
                 _begin(connection, batch, asked)
-            for number, samples in batch.step():
-                connection.send(Done(number, samples))
+            for number, job in batch.step():
+                connection.send(Progressed(number, job.tokens, job.tokens))
+                connection.send(Done(number, job.answer))
             if time.monotonic() - reported >= REPORT_SECONDS:
                 reported = time.monotonic()
                 for number, done, total in batch.progress():

@@ -48,10 +48,12 @@ class EngineProcess:
                 env=_environment(environment), start_new_session=True,
             )  # fmt: skip
         os.close(life)
-        self._connection = Connection(ours.detach())
+        self._socket = ours
+        self._connection = Connection(os.dup(ours.fileno()))
         self._ready: Answers = SimpleQueue()
         self._waiting[START] = self._ready
-        threading.Thread(target=self._hear, daemon=True).start()
+        self._hearing = threading.Thread(target=self._hear, daemon=True)
+        self._hearing.start()
         self._send(settings)
 
     @property
@@ -126,15 +128,21 @@ class EngineProcess:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        with self._socket, suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # ranks that still end hold the other side open
+        self._hearing.join()
         self._connection.close()
 
 
-def ask(orders: Sequence[tuple[EngineProcess, Order]], progress: OnProgress) -> list[Any]:
-    """What each process answers to its order, at once. Raises: EngineError: one failed, died or hangs."""
+def ask(orders: Sequence[tuple[EngineProcess, Order]], progress: OnProgress, patience: float) -> list[Any]:
+    """What each process answers to its order, at once.
+
+    Raises: EngineError: one failed, died or said nothing for `patience` seconds.
+    """
     answers: Answers = SimpleQueue()
     numbers = [(process, process.begin(order, answers)) for process, order in orders]
     try:
-        return gather([process for process, _ in orders], answers, progress, HANG_SECONDS)
+        return gather([process for process, _ in orders], answers, progress, patience)
     finally:
         for process, number in numbers:
             process.leave(number)

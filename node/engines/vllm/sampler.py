@@ -119,12 +119,15 @@ class SeededSampler(torch.nn.Module):
         while len(self._steps) > (IN_FLIGHT if arrived is not None else 0):
             self._steps.popleft().note()
 
-    def take(self, names: list[str]) -> list[Proven | Replay]:
-        """What is known of finished requests, which are forgotten here; nothing where nothing is kept."""
+    def take(self, finished: list[tuple[str, int]]) -> list[Proven | Replay]:
+        """What is known of finished requests, which are forgotten here; nothing where nothing is kept.
+
+        `finished`: (name, tokens that vLLM emitted) each.
+        """
         while self._steps:
             self._steps.popleft().note()
-        finished = [self._under_way.pop(name) for name in names]
-        return [request.result() for request in finished] if self._notes else []
+        requests = [(self._under_way.pop(name), emitted) for name, emitted in finished]
+        return [request.result(emitted) for request, emitted in requests] if self._notes else []
 
     def forget(self, names: list[str]) -> None:
         """Drops requests that nobody wants any more."""

@@ -36,6 +36,10 @@ class Job:
         return len(self.results) == len(self.requests)
 
     @property
+    def answer(self) -> list[Sample | Replay]:
+        return [self.results[request] for request in self.requests]
+
+    @property
     def under_way(self) -> list[str]:
         return [request for request in self.requests if request not in self.results]
 
@@ -103,19 +107,20 @@ class Batch:
             for name in job.under_way:
                 del self._job_of[name]
 
-    def step(self) -> Iterator[tuple[int, list[Sample | Replay]]]:
+    def step(self) -> Iterator[tuple[int, Job]]:
         """One step of the batch; the jobs that it finished."""
         ended = {output.request_id: output.outputs[0] for output in self._engine.step() if output.finished}
         if not ended:
             return
-        for (name, output), found in zip(ended.items(), self._rpc("take", list(ended)), strict=True):
+        asked = [(name, len(output.token_ids)) for name, output in ended.items()]
+        for (name, output), found in zip(ended.items(), self._rpc("take", asked), strict=True):
             number = self._job_of.pop(name)
             job = self._jobs[number]
             job.results[name] = self._sample(output, found) if isinstance(found, Proven) else found
             job.tokens += len(output.token_ids)
             if job.finished:
                 del self._jobs[number]
-                yield number, [job.results[request] for request in job.requests]
+                yield number, job
 
     def _sample(self, output: Any, proven: Proven) -> Sample:
         """Raises: RuntimeError: what was noted is not what vLLM emitted."""

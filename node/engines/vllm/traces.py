@@ -56,8 +56,12 @@ class Trace:
         self.logprobs.append(logprob)
         self.states.append(state_H)
 
-    def result(self) -> Proven:
-        """Raises: RuntimeError: the model's logits were not finite."""
+    def result(self, emitted: int) -> Proven:
+        """Of the tokens that vLLM `emitted`: the next one may be under way before the end of a sequence is seen.
+
+        Raises: RuntimeError: the model's logits were not finite.
+        """
+        del self.ids[emitted:], self.logprobs[emitted:], self.states[emitted:]
         if not np.isfinite(self.logprobs).all():
             raise RuntimeError("a log-probability is not finite: the weights or the engine are broken")
         return Proven(tuple(self.ids), tuple(self.logprobs), build_proofs(np.stack(self.states)))
@@ -100,7 +104,7 @@ class Look:
         self.scores.append(weigh(logits_TV, places_T4, tokens_T, temperature))
         self.states.append(states_TH.clone())
 
-    def result(self) -> Replay:
+    def result(self, _emitted: int) -> Replay:
         """Raises: RuntimeError: a part of the output was not computed."""
         if self.length != len(self.output):
             raise RuntimeError(f"{self.length} of {len(self.output)} tokens were looked at")

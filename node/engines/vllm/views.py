@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from vllm.distributed import tensor_model_parallel_all_gather
+from vllm.distributed import get_tp_group
 from vllm.model_executor.layers.linear import ColumnParallelLinear, RowParallelLinear
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 
@@ -19,15 +19,19 @@ MERGED: Mapping[str, tuple[str, ...]] = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
     "gate_up_proj": ("gate_proj", "up_proj"),
 }
+KEYS_AND_VALUES = ("k_proj", "v_proj")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """`memory` starts at `start` of dimension `dim` of the whole; where `dim` is None, every rank has the whole."""
+    """`memory` starts at `start` of dimension `dim`, which is `size` long in all; where `dim` is None, every rank has
+    the whole. Of ranks that have the same part, as of keys and values of few heads, the `first` speaks for it."""
 
     memory: torch.Tensor
-    dim: int | None
-    start: int
+    dim: int | None = None
+    start: int = 0
+    size: int = 0
+    first: bool = True
 
     def load(self, whole: torch.Tensor) -> None:
         """Copies this rank's part of `whole`."""
@@ -36,7 +40,16 @@ class View:
 
     def whole(self) -> torch.Tensor:
         """The tensor of all ranks together; all of them have to ask."""
-        return self.memory if self.dim is None else tensor_model_parallel_all_gather(self.memory.contiguous(), self.dim)
+        if self.dim is None:
+            return self.memory
+        shape = list(self.memory.shape)
+        shape[self.dim] = self.size
+        whole = self.memory.new_zeros(shape)
+        if self.first:
+            whole.narrow(self.dim, self.start, self.memory.shape[self.dim]).copy_(self.memory)
+        # sums of bytes, one of which is not 0 at most, are exact; ranks' parts need not be of one length
+        torch.distributed.all_reduce(whole.view(torch.uint8), group=get_tp_group().device_group)
+        return whole
 
     def patch(self, shape: tuple[int, ...], indices_N: torch.Tensor, values_N: torch.Tensor) -> None:
         """Writes values at flat indices of the whole tensor of `shape`; those of other ranks are left to them."""
@@ -65,16 +78,23 @@ def _views(
     parent, _, name = path.rpartition(".")
     if name in MERGED:
         for part, rows in zip(MERGED[name], torch.split(memory, module.output_partition_sizes), strict=True):
-            yield f"{parent}.{part}.{kind}", _shared(rows, 0, rank, ranks)
+            replicas = 1 if part not in KEYS_AND_VALUES else module.num_kv_head_replicas
+            yield f"{parent}.{part}.{kind}", _shared(rows, 0, rank, ranks, replicas)
     elif isinstance(module, VocabParallelEmbedding):  # padded beyond what the checkpoint has
-        yield f"{path}.{kind}", _shared(memory[: module.shard_indices.num_org_elements], 0, rank, ranks)
+        here = module.shard_indices
+        rows = memory[: here.num_org_elements]
+        yield f"{path}.{kind}", View(rows, 0 if ranks > 1 else None, here.org_vocab_start_index, module.org_vocab_size)
     elif isinstance(module, ColumnParallelLinear):
         yield f"{path}.{kind}", _shared(memory, 0, rank, ranks)
     elif isinstance(module, RowParallelLinear) and kind == "weight":
         yield f"{path}.{kind}", _shared(memory, 1, rank, ranks)
     else:
-        yield f"{path}.{kind}", View(memory, None, 0)
+        yield f"{path}.{kind}", View(memory)
 
 
-def _shared(memory: torch.Tensor, dim: int, rank: int, ranks: int) -> View:
-    return View(memory, dim if ranks > 1 else None, rank * memory.shape[dim])
+def _shared(memory: torch.Tensor, dim: int, rank: int, ranks: int, replicas: int = 1) -> View:
+    """`replicas` ranks in a row have the same part."""
+    if ranks == 1:
+        return View(memory)
+    length = memory.shape[dim]
+    return View(memory, dim, rank // replicas * length, ranks // replicas * length, rank % replicas == 0)

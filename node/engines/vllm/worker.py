@@ -41,9 +41,9 @@ class ProvingWorker(Base):  # type: ignore[misc]
         self.model_runner._model_forward = self.seeded.watch(self.model_runner._model_forward)
         self.model_runner.sampler = self.seeded
 
-    def take(self, names: list[str]) -> list[Proven | Replay]:
-        """Of finished requests."""
-        return self.seeded.take(names)
+    def take(self, finished: list[tuple[str, int]]) -> list[Proven | Replay]:
+        """Of finished requests, and of how many tokens each."""
+        return self.seeded.take(finished)
 
     def forget(self, names: list[str]) -> None:
         """Requests that were aborted."""
@@ -63,10 +63,14 @@ class ProvingWorker(Base):  # type: ignore[misc]
             OSError, SafetensorError, RuntimeError: reading failed midway: what is loaded may be a mix.
         """
         found = self._views()
+        missing = set(found)
         for path in weight_files(Path(folder)):
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
                     found[name].load(file.get_tensor(name))
+                    missing.discard(name)
+        if missing:  # a file went away after it was checked
+            raise RuntimeError(f"{folder}: {len(missing)} tensors are gone")
         self._repack()
 
     @torch.no_grad()
