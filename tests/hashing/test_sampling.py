@@ -9,7 +9,7 @@ import pytest
 
 from hashing import sampling
 from hashing.errors import OutOfRange
-from hashing.sampling import gumbel_reference, key_of, noise, philox
+from hashing.sampling import gumbel_reference, key_of, noise, philox, places
 
 PROTOCOL: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "protocol1.json").read_text())
 SEED = bytes.fromhex(PROTOCOL["expected"]["seed"][2:])
@@ -103,6 +103,24 @@ def test_noise_is_refused_when_a_number_does_not_fit(
 ) -> None:
     with pytest.raises(OutOfRange):
         noise(SEED, rollouts, positions, vocabulary)
+
+
+def test_places_have_a_row_of_position_rollout_and_key_each() -> None:
+    rows = places([(1, 2), (3, 2**32 - 1)], [5, 6], range(7, 9))
+
+    assert rows.dtype == np.uint32
+    assert rows.tolist() == [[7, 5, 1, 2], [8, 6, 3, 2**32 - 1]]
+    assert places([], [], []).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("keys", "rollouts", "positions"), [([(0, 0)], [1], [1, 2]), ([(0, 2**32)], [0], [0]), ([(0, 0)], [0], [-1])]
+)
+def test_places_are_refused_when_a_number_does_not_fit(
+    keys: list[tuple[int, int]], rollouts: list[int], positions: list[int]
+) -> None:
+    with pytest.raises(OutOfRange):
+        places(keys, rollouts, positions)
 
 
 def test_a_counter_is_refused_when_it_is_no_uint32() -> None:
