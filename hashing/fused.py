@@ -47,9 +47,11 @@ def row_scores(
         The four floats are NaN in a row where a logit, or it over the temperature, is NaN or infinite.
 
     Raises:
-        OutOfRange: shapes, a token or the temperature do not fit.
+        OutOfRange: types, shapes, a token or the temperature do not fit.
     """
     count, vocabulary = logits_BV.shape
+    if logits_BV.dtype not in (np.float32, np.uint16):
+        raise OutOfRange(f"logits are {logits_BV.dtype}, not float32 or the bits of bfloat16")
     if places_B4.shape != (count, 4) or not 2 <= vocabulary <= 1 << 32 or not temperature > 0:
         raise OutOfRange(f"{count} rows of {vocabulary} logits, places {places_B4.shape}, temperature {temperature}")
     given_B = np.full(count, -1) if tokens_B is None else np.array(tokens_B, dtype=np.int64)
