@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hashing.errors import HashingError
+from hashing.sampling import key_of
 from node.engines.base import Policy
 from node.engines.stored import Shapes, read_config, stored_shapes
 from node.engines.vllm.messages import Change, Digest, Generate, Order, Patch, Prefill, Prompt, Ready, Settings, Swap
@@ -20,23 +22,28 @@ from node.rollouts.rollout import Replay, Rollout, Sample
 CPU_CACHE_BYTES = 1 << 30  # of keys and values, where there is no GPU whose free memory vLLM could take
 CPU_BATCH_ROWS, GPU_BATCH_ROWS = 32, 256
 SMALLEST_BATCH_ROWS = 4
-# What vLLM, torch and CUDA say when memory does not suffice; -9 is the kernel's answer.
-OUT_OF_MEMORY = ("out of memory", "outofmemory", "no available memory", "available memory on node", "kv cache",
-                 "killed by signal 9")  # fmt: skip
+# What vLLM, torch and CUDA say when memory does not suffice, in small letters; signal 9 is the kernel's answer.
+OUT_OF_MEMORY = (
+    "out of memory", "outofmemory", "allocate memory", "no available memory", "available memory on node",
+    "larger than the available kv cache", "killed by signal 9",
+)  # fmt: skip
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """What engine processes run on. gpus: of each process, the numbers of those that share its model; one process on
-    the CPU if there are none. threads: of the CPU."""
+    the CPU if there are none. threads: of the CPU. cache_bytes: of keys and values, on the CPU."""
 
     gpus: tuple[tuple[int, ...], ...] = ()
     threads: int | None = None
+    cache_bytes: int = CPU_CACHE_BYTES
 
 
 class VllmEngine:
     """An `Engine`. `generate` and `replay` may be called from several threads: what they ask shares running batches."""
+
+    slots_at_once = 2  # while the longest rows of one end, the next fills the batch
 
     def __init__(
         self,
@@ -111,7 +118,7 @@ class VllmEngine:
         )
 
     def _attempts(self, folder: Path) -> Iterator[Settings]:
-        cache = None if self._hardware.gpus else CPU_CACHE_BYTES
+        cache = None if self._hardware.gpus else self._hardware.cache_bytes
         rows, ranks = self._batch_rows, len(self._hardware.gpus[0]) if self._hardware.gpus else 1
         settings = Settings(str(folder), self._policy, self._policy.max_sequence, rows, None, cache, ranks, True)
         yield settings
@@ -147,6 +154,7 @@ class VllmEngine:
         Raises:
             EngineError: nothing is loaded, a prompt cannot be run, or the process failed.
         """
+        _require_seed(seed)
         for prompt in prompts:
             self._require_ids(prompt, len(prompt) + self._policy.max_output_tokens)
         by_row = [prompt for prompt in prompts for _ in range(self._policy.group_size)]
@@ -160,6 +168,7 @@ class VllmEngine:
         Raises:
             EngineError: nothing is loaded, a rollout cannot be run, or the process failed.
         """
+        _require_seed(seed)
         for rollout in rollouts:
             self._require_ids(rollout.prompt_ids, len(rollout.prompt_ids) + len(rollout.output_ids))
             self._require_ids(rollout.output_ids, len(rollout.output_ids))
@@ -214,6 +223,13 @@ def environment(gpus: tuple[int, ...], threads: int | None) -> dict[str, str]:
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # several engines on one CPU would be bound to the same cores
         "OMP_NUM_THREADS": str(threads or len(os.sched_getaffinity(0))),
     }
+
+
+def _require_seed(seed: bytes) -> None:
+    try:
+        key_of(seed)
+    except HashingError as error:
+        raise EngineError(f"no seed: {error}") from error
 
 
 def _require_fits(change: Change, shapes: Shapes) -> None:
