@@ -1,14 +1,18 @@
-"""The one thread that the model runs on.
+"""The one thread that the model runs on; and threads that only wait for a model that runs elsewhere.
 
 glibc keeps what a thread has freed for that thread: calls of a model that take turns among a pool's threads make the
 process hold several times what one of them needs. And what else a node does never waits behind a training step.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from node.errors import EngineError
 
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
 
@@ -21,3 +25,29 @@ async def on_model_thread(
 ) -> Result:
     """As `asyncio.to_thread`, on the process's model thread: one call at a time, in the order of asking."""
     return await asyncio.get_running_loop().run_in_executor(_THREAD, partial(call, *args, **kwargs))
+
+
+class Abandoned(Exception):
+    """Nobody waits any more for what is being done."""
+
+
+async def abandonable(call: Callable[..., Result], *args: Any, progress: Callable[[int, int], None]) -> Result:
+    """`call(*args, progress)` in a thread of its own; once this is cancelled, `progress` raises when it is called.
+
+    The call is over before the cancellation goes on: what it used is free for others.
+    """
+    abandoned = threading.Event()
+
+    def heard(done: int, total: int) -> None:
+        if abandoned.is_set():
+            raise Abandoned
+        progress(done, total)
+
+    running = asyncio.ensure_future(asyncio.to_thread(call, *args, heard))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        abandoned.set()
+        with suppress(Abandoned, EngineError):
+            await running
+        raise

@@ -5,7 +5,7 @@ import hashlib
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -230,8 +230,9 @@ async def _work(
                 await claim_rewards(provider)
                 return
             tasks = await prepared_tasks(member, folder)
-            maker = Maker(member, _engine(member, engine, generates=True), tasks, intake, work)
-            await Worker(member, provider, maker, Handover(member)).run()
+            with closing(_engine(member, engine, generates=True)) as chosen:
+                maker = Maker(member, chosen, tasks, intake, work)
+                await Worker(member, provider, maker, Handover(member)).run()
 
 
 async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccount, engine: EngineChoice) -> None:
@@ -247,10 +248,10 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
             event("the run is over", run=settings.run)
             return
         tasks = await prepared_tasks(member, folder)
-        chosen = _engine(member, engine, generates=False)
-        validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
-        async with served(member, mailbox):
-            await validator.run()
+        with closing(_engine(member, engine, generates=False)) as chosen:
+            validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
+            async with served(member, mailbox):
+                await validator.run()
 
 
 async def contained(what: str, commitment: Digest, work: Awaitable[bool | None]) -> bool | None:

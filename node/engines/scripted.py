@@ -54,6 +54,8 @@ class _Look:
 class ScriptedEngine:
     """An `Engine` whose model is a hash. Other weights, or another prompt, give unrelated states and tokens."""
 
+    slots_at_once = 1
+
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._weights: _Weights | None = None

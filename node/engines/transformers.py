@@ -24,6 +24,8 @@ from node.rollouts.rollout import Replay, Rollout, Sample
 class TransformersEngine:
     """An `Engine` on one GPU or on the CPU. Draws nothing from torch's random generators."""
 
+    slots_at_once = 1  # it has no running batch that others' rows could join
+
     def __init__(self, policy: Policy, threads: int | None, batch_rows: int = 32, gpu: int | None = None) -> None:
         """`threads` of the CPU for torch, its own default if None; at most `batch_rows` rows are generated at once, on
         GPU number `gpu` or on the CPU."""

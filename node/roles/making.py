@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledger.base import Digest, Version
+from ledger.base import Digest
 from node.checks.base import cheap
 from node.checks.subject import Claim
 from node.engines.base import Engine
 from node.errors import EngineError, Malformed, StoreError
 from node.log import event, warn
-from node.model_thread import on_model_thread
+from node.model_thread import abandonable, on_model_thread
 from node.progress import Progress
 from node.roles.frauds import Honest, Workmanship
 from node.roles.intake import Intake
+from node.roles.loading import Loading
 from node.roles.member import Member
 from node.roles.subject import claim as claim_in
 from node.roles.subject import decoded_subject
@@ -44,8 +45,16 @@ class Maker:
     tasks: Taskset
     intake: Intake
     work: Workmanship = field(default_factory=Honest)
-    loaded: Version | None = None
+    loading: Loading = field(init=False)
     found: Digest | None = None  # the file that was last made, or said to be found again
+
+    def __post_init__(self) -> None:
+        self.loading = Loading(self.member, self.engine, self.work)
+
+    @property
+    def at_once(self) -> int:
+        """Assignments that are better made at the same time than one after the other."""
+        return self.engine.slots_at_once
 
     async def make(self, assignment: Assignment) -> Work:
         """The work of `assignment`, sound and on disk.
@@ -66,7 +75,7 @@ class Maker:
             data = await self._generate(assignment)
             work = await asyncio.to_thread(self._sound, assignment, data)
         except (EngineError, Malformed) as error:
-            self.loaded = None  # the next try starts from a fresh load
+            self.loading.version = None  # the next try starts from a fresh load
             raise EngineError(str(error)) from error
         await asyncio.to_thread(self.intake.store.put, work.claim.commitment, data)
         self.found = work.claim.commitment
@@ -123,28 +132,22 @@ class Maker:
         )
 
     async def _generate(self, assignment: Assignment) -> bytes:
-        await self._load(assignment.version)
         prompts = [self.tasks.item(item).prompt_ids for item in assignment.items]
         which: dict[str, Any] = {"version": assignment.version, "slot": assignment.slot}
-        event("slot begun", **which, prompts=len(prompts), rollouts=self.member.spec.slot.rows)
-        with Progress("generating", "tokens", self.member.clock, **which) as progress:
-            samples = await on_model_thread(self.engine.generate, assignment.seed, prompts, progress)
+        async with self.loading.holding(assignment.version):
+            event("slot begun", **which, prompts=len(prompts), rollouts=self.member.spec.slot.rows)
+            with Progress("generating", "tokens", self.member.clock, **which) as progress:
+                samples = await self._samples(assignment.seed, prompts, progress)
         rollouts = self._rollouts(assignment, self.work.samples(samples))
         tokens = sum(len(rollout.output_ids) for rollout in rollouts)
         mean = sum(rollout.reward for rollout in rollouts) / len(rollouts)
         event("generated", **which, rollouts=len(rollouts), **progress.summary(tokens), reward=mean)
         return await asyncio.to_thread(encode_file, rollouts)
 
-    async def _load(self, version: Version) -> None:
-        if self.loaded == version:
-            return
-        folder = await self.member.weights(version)
-        weights = await asyncio.to_thread(self.work.weights, folder)
-        self.loaded = None
-        with Progress("loading weights", "", self.member.clock, version=version) as progress:
-            await on_model_thread(self.engine.load, weights)
-        self.loaded = version
-        event("weights loaded", version=version, seconds=progress.seconds, engine=self.engine.name)
+    async def _samples(self, seed: bytes, prompts: list[tuple[int, ...]], progress: Progress) -> list[Sample]:
+        if self.at_once == 1:
+            return await on_model_thread(self.engine.generate, seed, prompts, progress)
+        return await abandonable(self.engine.generate, seed, prompts, progress=progress)
 
     def _rollouts(self, assignment: Assignment, samples: Sequence[Sample]) -> list[Rollout]:
         size = self.member.spec.slot.group_size

@@ -50,6 +50,14 @@ class OutOfStake(NodeError):
     """The node's allocation does not cover another open submission: it was slashed, or too little was staked."""
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An assignment that is being made."""
+
+    assignment: Assignment
+    task: asyncio.Task[Work]
+
+
 @dataclass(slots=True)
 class Worker:
     """One node key at work in one run; `provider` signs the claims."""
@@ -62,6 +70,7 @@ class Worker:
     unsent: bool = True  # whether a finished file may lie here that was not committed
     refused: Pauses[Situation] = field(init=False)  # in which nothing could be submitted
     said: type[Exception] | None = None  # why, as it was last said
+    ahead: Begun | None = None  # the slot after the one that is made now
 
     def __post_init__(self) -> None:
         self.refused = Pauses(self.member.clock)
@@ -83,6 +92,7 @@ class Worker:
                 await self._claim()
                 raise
             finally:
+                self._drop_ahead()
                 await self.handover.close()
         await self._claim()
 
@@ -105,15 +115,46 @@ class Worker:
         if assignment is None:
             return False
         try:
-            work = await self.maker.make(assignment)
+            work = await self._made(assignment)
         except NotFound as error:
             self._rest("weights not here, looking again", error, version=assignment.version)
             return False
         except EngineError as error:
+            self._drop_ahead()
             self._count_failure(error)
             return False
         self.failures = 0
         return await self._submit(work)
+
+    async def _made(self, assignment: Assignment) -> Work:
+        """The work of `assignment`; where the engine takes more than one slot at once, the one after it is begun, too.
+
+        Raises: as `Maker.make`.
+        """
+        if self.ahead is not None and self.ahead.assignment == assignment:
+            making, self.ahead = self.ahead, None
+        else:
+            making = self._begin(assignment)
+        if self.ahead is None and self.maker.at_once > 1:
+            following = await self._following(assignment)
+            self.ahead = None if following is None else self._begin(following)
+        return await making.task
+
+    def _begin(self, assignment: Assignment) -> Begun:
+        return Begun(assignment, asyncio.create_task(self.maker.make(assignment)))
+
+    async def _following(self, assignment: Assignment) -> Assignment | None:
+        """The slot after `assignment`, where it can be known already and will be wanted."""
+        if len(self._open()) + 1 >= self.member.run.params.max_open or self.member.record.ended is not None:
+            return None
+        if await asyncio.to_thread(self.member.newest_held) != assignment.version:
+            return None
+        return await self._assignment(assignment.version, assignment.slot + 1)
+
+    def _drop_ahead(self) -> None:
+        if self.ahead is not None:
+            self.ahead.task.cancel()
+            self.ahead = None
 
     async def _next(self) -> Assignment | None:
         """What to make next, or None where nothing can be made now."""
@@ -124,10 +165,15 @@ class Worker:
         finished = await self._finished_before(first) if self.unsent else None
         if finished is not None or record.ended is not None:
             return finished
-        version = await asyncio.to_thread(member.newest_held)
-        if version is None or version < first:
+        if self.ahead is not None and record.is_open(version := self.ahead.assignment.version):
+            assignment = await self._assignment(version)
+            if assignment is None or assignment == self.ahead.assignment:
+                return assignment
+        self._drop_ahead()
+        held = await asyncio.to_thread(member.newest_held)
+        if held is None or held < first:
             return None  # the chain takes nothing for a version before one that this node has committed in
-        return await self._assignment(version)
+        return await self._assignment(held)
 
     async def _finished_before(self, first: Version) -> Assignment | None:
         """Of which assignment a file lies here that a killed process, or a chain out of reach, kept from the chain.
@@ -143,11 +189,12 @@ class Worker:
         self.unsent = False
         return None
 
-    async def _assignment(self, version: Version) -> Assignment | None:
-        """What this node's next slot in `version` is, or None while its beacon is not there."""
+    async def _assignment(self, version: Version, slot: int | None = None) -> Assignment | None:
+        """What a slot in `version` is, this node's next one if None; None while its beacon is not there."""
         member = self.member
         try:
-            slot = await member.ledger.slot(member.run.id, version, member.account)
+            if slot is None:
+                slot = await member.ledger.slot(member.run.id, version, member.account)
             block = member.record.beacon_block(version, member.account, slot)
             beacon = None if block is None else await member.ledger.beacon(block)
         except Unreachable as error:

@@ -1,30 +1,43 @@
-"""One thread for the model."""
+"""Calls of a model in threads: what nobody waits for ends."""
 
 import asyncio
 import threading
 import time
 
-from node.model_thread import on_model_thread
+import pytest
+
+from node.model_thread import Abandoned, abandonable
 
 
-def named(order: list[int], number: int, *, seconds: float) -> str:
-    time.sleep(seconds)
-    order.append(number)
-    return threading.current_thread().name
+async def test_a_call_that_nobody_waits_for_ends_before_the_cancellation_goes_on() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(steps: int, progress: object) -> int:
+        begun.set()
+        try:
+            for done in range(steps):
+                time.sleep(0.01)
+                progress(done, steps)  # type: ignore[operator]
+        except Abandoned:
+            ended.set()
+            raise
+        return steps
+
+    task = asyncio.ensure_future(abandonable(work, 10_000, progress=lambda _done, _total: None))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
 
 
-async def test_calls_run_one_after_another_on_one_thread() -> None:
-    order: list[int] = []
+async def test_a_call_that_is_waited_for_gives_its_result_and_its_progress() -> None:
+    heard: list[tuple[int, int]] = []
 
-    names = await asyncio.gather(*(on_model_thread(named, order, k, seconds=0.03 - k / 100) for k in range(3)))
+    def work(number: int, progress: object) -> int:
+        progress(1, 2)  # type: ignore[operator]
+        return number
 
-    assert order == [0, 1, 2]
-    assert set(names) == {"model_0"}
-
-
-async def test_other_blocking_work_goes_on_meanwhile() -> None:
-    free = threading.Event()
-    held = asyncio.ensure_future(on_model_thread(free.wait, 10))
-    await asyncio.to_thread(free.set)
-
-    assert await held
+    assert await abandonable(work, 7, progress=lambda done, total: heard.append((done, total))) == 7
+    assert heard == [(1, 2)]

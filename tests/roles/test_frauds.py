@@ -9,10 +9,10 @@ import pytest
 from ledger.base import WHOLE_FILE, Digest, State
 from ledger.memory import MemoryLedger
 from node.config import Home
+from node.engines.choice import EngineChoice
 from node.errors import ConfigError
 from node.replay import verify_evidence
 from node.roles.frauds import FRAUDS, workmanship
-from node.engines.choice import EngineChoice
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import key, tar_pit, until
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import threading
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,17 @@ import pytest
 from ledger.base import Address, Digest, State, Version
 from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable, reverted
 from ledger.journal import SlotTaken
+from node.engines.base import Policy
 from node.errors import ConfigError, EngineError
 from node.models.tiny import build_tiny
+from node.progress import OnProgress
 from node.roles.making import SPARE_FILES
 from node.roles.worker import OutOfStake, claim_rewards
+from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
+from node.runtime import policy_of
 from tests.roles.network import TRAINER, Build, Network, Part
-from tests.roles.stage import FastClock, Watched, key, until
+from tests.roles.stage import Engineered, FastClock, Watched, key, until
 
 
 class Killed(Exception):
@@ -228,6 +234,54 @@ async def test_a_worker_stops_and_says_what_to_do_when_its_engine_fails_again_an
     assert network.parts[0].member.record.submissions == {}
 
 
+class Overlapping(Engineered):
+    """Makes two slots at a time: each of its first two calls waits for the other to begin."""
+
+    slots_at_once = 2
+
+    def __init__(self, policy: Policy, failures: int = 0) -> None:
+        super().__init__(policy, failures)
+        self.met = threading.Barrier(2, timeout=30)
+
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
+        if self.met.n_waiting + self.generated < 2:
+            self.met.wait()
+        return super().generate(seed, prompts, progress)
+
+
+async def two_open(build: Build, spec: RunSpec) -> Network:
+    """A network whose nodes may have two submissions open; their first two beacons are there after three blocks."""
+    economics = spec.economics.model_copy(update={"max_open": 2})
+    return await build(validators=1, spec=spec.model_copy(update={"economics": economics}))
+
+
+async def test_the_next_slot_is_begun_while_one_is_made_where_the_engine_takes_both(
+    build: Build, spec: RunSpec
+) -> None:
+    network = await two_open(build, spec)
+    engine = Overlapping(policy_of(network.spec))
+    worker = await network.worker(engine=engine)
+    network.chain.mine(3)
+    worker.go()
+
+    made = [submission.made for submission in await network.committed(2)]
+
+    assert sorted(each.slot for each in made) == [0, 1]
+    assert not engine.met.broken
+    assert worker.task is not None and not worker.task.done()
+
+
+async def test_a_failure_drops_what_was_begun_and_every_slot_is_committed_once(build: Build, spec: RunSpec) -> None:
+    network = await two_open(build, spec)
+    worker = await network.worker(engine=Overlapping(policy_of(network.spec), failures=1))
+    network.chain.mine(3)
+    worker.go()
+
+    made = [submission.made for submission in await network.committed(2)]
+
+    assert sorted(each.slot for each in made) == [0, 1]
+
+
 async def test_a_worker_stops_and_says_why_when_nothing_backs_it_any_more(build: Build) -> None:
     network = await build(validators=1)
     worker = await network.worker()
@@ -317,8 +371,7 @@ async def test_a_worker_fetches_the_weights_from_its_peers_when_it_has_none(buil
 async def test_a_worker_whose_stake_is_locked_says_so_once_tries_ever_less_and_goes_on_when_it_is_free(
     build: Build, spec: RunSpec, caplog: pytest.LogCaptureFixture
 ) -> None:
-    economics = spec.economics.model_copy(update={"max_open": 2})
-    network = await build(validators=1, spec=spec.model_copy(update={"economics": economics}))
+    network = await two_open(build, spec)
     await network.all_validators()
     plain, tries = network.connect, list[float]()
     clock = FastClock()
