@@ -1,14 +1,16 @@
 """Whether what vLLM sampled is what transformers sees in one prefill of it, token by token and proof by proof.
 
 Where the limits come from: both compute in bfloat16, which keeps 8 bits, in another order; so a state of the last layer
-differs in its last bit or two, a logit of the tiny model (about 1 in size) by up to 2^-7, and so do log-probabilities
-and scores. A token that is not the seeded choice has a deficit of 0.7 in the median, states of other weights or of
+differs in its last bits, a logit of the tiny model (about 1 in size) by up to 2^-7, and so do log-probabilities and
+scores. Over all tests of this folder the worst were 0.017 of a log-probability, 0.006 of a deficit, 9 exponents, 3.9 of
+a mantissa. A token that is not the seeded choice has a deficit of 0.7 in the median, states of other weights or of
 another place have more than 64 of 128 exponents wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,11 +22,12 @@ from node.rollouts.rollout import Replay, Rollout, Sample
 LOGPROB = DEFICIT = 0.02
 SAME = 0.95  # share of tokens that are exactly the replay's own choice
 MISMATCHES = 12
-MANTISSA = 3.0  # of 128, the mean of a chunk
+MANTISSA = 8.0  # of 128, the mean of a chunk
 Prompt = tuple[int, ...]
 Row = tuple[int, Prompt]
 
 POLICY = Policy(temperature=1.0, max_output_tokens=40, eos_ids=frozenset(range(12)), group_size=3)
+ENDLESS = replace(POLICY, eos_ids=frozenset({1}))  # nearly every output has all of its 40 tokens
 
 
 def quiet(_done: int, _total: int) -> None:

@@ -23,6 +23,7 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_USE_V2_MODEL_RUNNER": "0",
 }
+IDLE = 1 << 30  # a call before this step waits until nothing is under way
 Call = tuple[int, str, tuple[Any, ...]]  # before which step, which method of `Batch`, its arguments
 
 

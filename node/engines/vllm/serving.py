@@ -139,17 +139,23 @@ class Batch:
     # --- Weights
 
     def swap(self, folder: str) -> None:
-        """Other weights of the same shapes, in place, and nothing cached of the old ones."""
+        """Other weights of the same shapes, in place, and nothing cached of the old ones. Raises: RuntimeError."""
+        self._require_idle()
         self._rpc("swap", folder)
         self._forget_caches()
 
     def patch(self, changes: Sequence[Change]) -> None:
-        """Changed values, in place, and nothing cached of the old ones."""
+        """Changed values, in place, and nothing cached of the old ones. Raises: RuntimeError."""
+        self._require_idle()
         self._rpc("patch", [(c.name, self._shapes[c.name], *_tensors(c)) for c in changes])
         self._forget_caches()
 
     def digest(self) -> str:
         return str(self._rpc("digest"))
+
+    def _require_idle(self) -> None:
+        if self.busy:
+            raise RuntimeError("weights cannot change while something is under way with them")
 
     def _forget_caches(self) -> None:
         if not self._engine.reset_prefix_cache():

@@ -39,14 +39,15 @@ class View:
         self.memory.copy_(part)
 
     def whole(self) -> torch.Tensor:
-        """The tensor of all ranks together; all of them have to ask."""
+        """The tensor of all ranks together, in bfloat16; all of them have to ask."""
+        part = self.memory.to(torch.bfloat16)  # some CPUs multiply with biases that vLLM has widened
         if self.dim is None:
-            return self.memory
-        shape = list(self.memory.shape)
+            return part
+        shape = list(part.shape)
         shape[self.dim] = self.size
-        whole = self.memory.new_zeros(shape)
+        whole = part.new_zeros(shape)
         if self.first:
-            whole.narrow(self.dim, self.start, self.memory.shape[self.dim]).copy_(self.memory)
+            whole.narrow(self.dim, self.start, part.shape[self.dim]).copy_(part)
         # sums of bytes, one of which is not 0 at most, are exact; ranks' parts need not be of one length
         torch.distributed.all_reduce(whole.view(torch.uint8), group=get_tp_group().device_group)
         return whole

@@ -1,0 +1,236 @@
+"""Engine processes that are killed, hang, run out of memory or lose their node: said, and over, and begun anew."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.engines.transformers import TransformersEngine
+from node.engines.vllm.engine import Hardware, VllmEngine, environment
+from node.engines.vllm.messages import Settings
+from node.engines.vllm.process import LEAVE_SECONDS, EngineProcess
+from node.errors import EngineError
+from tests.vllm.agreement import POLICY, quiet, require_sampled
+from tests.vllm.processes import command, cpu_ticks, engines, killing, until
+from tests.vllm.weight_files import in_two_files
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+SEED = b"\x41" * 32
+PROMPTS = [(4, 70 + i, 5) for i in range(6)]
+ROWS = [(row, PROMPTS[row // POLICY.group_size]) for row in range(18)]
+HANG_SECONDS = 20.0
+SECRET = "INTELLECT_NODE_PASSWORD"  # the wallet's
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Iterator[VllmEngine]:
+    """Nothing is loaded yet."""
+    log = tmp_path_factory.mktemp("logs") / "engine.log"
+    engine = VllmEngine(POLICY, Hardware(threads=1, cache_bytes=1 << 26), log, 8, HANG_SECONDS)
+    yield engine
+    engine.close()
+
+
+def process_of(engine: VllmEngine) -> int:
+    [process] = engine._processes
+    return process._process.pid
+
+
+def require_right(engine: VllmEngine, reference: TransformersEngine) -> None:
+    require_sampled(reference, SEED, ROWS, engine.generate(SEED, PROMPTS, quiet))
+
+
+def require_gone(engine: VllmEngine, process: int) -> None:
+    """Nothing is loaded, and no process is left."""
+    with pytest.raises(EngineError, match="no model is loaded"):
+        engine.generate(SEED, PROMPTS, quiet)
+    assert command(process) == ""
+
+
+def test_a_process_that_is_killed_while_it_starts_is_tried_again_with_a_smaller_batch(
+    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "intellect-node")
+
+    with killing(1) as killed:
+        engine.load(tiny_folder)
+
+    assert len(killed) == 1
+    said = [(record.message, record.fields["rows"]) for record in caplog.records]
+    assert said == [("engine out of memory, trying a smaller batch", 8), ("engine started", 4)]
+    require_right(engine, reference)
+
+
+def test_a_process_that_is_killed_whenever_it_starts_is_an_error(
+    tiny_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = VllmEngine(POLICY, Hardware(threads=1), tmp_path / "engine.log", 16)
+
+    with (
+        killing(3) as killed,
+        pytest.raises(EngineError, match="memory does not suffice, even for 4 sequences at once.*signal 9"),
+    ):
+        engine.load(tiny_folder)
+
+    assert len(killed) == 3
+    assert [record.fields["rows"] for record in caplog.records] == [16, 8, 4]
+
+
+def test_a_cache_for_which_there_is_no_memory_is_an_error_with_figures(tiny_folder: Path, tmp_path: Path) -> None:
+    engine = VllmEngine(POLICY, Hardware(threads=1, cache_bytes=1 << 50), tmp_path / "engine.log", 4)
+
+    with pytest.raises(EngineError, match=r"memory does not suffice.*/[0-9.]+ GiB\).*\(1048576.0 GiB\)"):
+        engine.load(tiny_folder)
+
+
+class Enough(Exception):
+    pass
+
+
+def test_a_job_whose_progress_raises_is_dropped_and_the_next_one_is_right(
+    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine
+) -> None:
+    engine.load(tiny_folder)
+    heard: list[tuple[int, int]] = []
+
+    def enough(done: int, total: int) -> None:
+        heard.append((done, total))
+        raise Enough
+
+    with pytest.raises(Enough):
+        engine.generate(SEED, PROMPTS * 20, enough)
+
+    [(done, total)] = heard
+    assert done < total / 2  # it was under way
+    until(lambda: idle(process_of(engine)), 20)
+    require_right(engine, reference)
+
+
+def idle(process: int) -> bool:
+    """Whether it waits for orders, which it does only when nothing is under way."""
+    before = cpu_ticks(process)
+    time.sleep(0.5)
+    return cpu_ticks(process) == before
+
+
+def test_threads_that_ask_at_once_share_the_batch(
+    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine
+) -> None:
+    engine.load(tiny_folder)
+    seeds = [bytes([i]) * 32 for i in range(3)]
+    heard: list[tuple[bytes, int, int]] = []
+
+    with ThreadPoolExecutor(3) as threads:
+        samples = list(
+            threads.map(lambda s: engine.generate(s, PROMPTS, lambda *figures: heard.append((s, *figures))), seeds)
+        )
+
+    assert len({seed for seed, done, total in heard if done < total}) == 3
+    assert heard.index(next(h for h in heard if h[1] == h[2])) >= 3  # each had begun before the first was done
+    for seed, each in zip(seeds, samples, strict=True):
+        require_sampled(reference, seed, ROWS, each)
+
+
+def test_loading_again_keeps_the_process(engine: VllmEngine, tiny_folder: Path, other_folder: Path) -> None:
+    engine.load(tiny_folder)
+    process = process_of(engine)
+
+    engine.load(other_folder)
+    engine.load(other_folder)
+    engine.load(tiny_folder)
+
+    assert (process_of(engine), engines()) == (process, [process])
+
+
+def test_weights_are_never_swapped_under_a_running_job(
+    engine: VllmEngine, tiny_folder: Path, other_folder: Path
+) -> None:
+    engine.load(tiny_folder)
+    process = process_of(engine)
+
+    with pytest.raises(EngineError, match="under way"):
+        engine.generate(SEED, PROMPTS, lambda _done, _total: engine.load(other_folder))
+
+    require_gone(engine, process)
+
+
+class Listed(type(Path())):  # type: ignore[misc]
+    """A folder whose files are looked at in another one: what is read later is not what was checked."""
+
+    def glob(self, pattern: str) -> Any:
+        return Path(self.parent / "intact").glob(pattern)
+
+
+def test_a_file_that_is_cut_short_midway_is_an_error_and_no_mix(
+    engine: VllmEngine, tiny_folder: Path, other_folder: Path, reference: TransformersEngine, tmp_path: Path
+) -> None:
+    intact, broken = in_two_files(other_folder, tmp_path / "intact"), tmp_path / "broken"
+    shutil.copytree(intact, broken)
+    os.truncate(broken / "model-2.safetensors", (broken / "model-2.safetensors").stat().st_size // 2)
+    engine.load(tiny_folder)
+    require_right(engine, reference)
+    process = process_of(engine)
+
+    with pytest.raises(EngineError, match="SafetensorError"):
+        engine.load(Listed(broken))
+
+    require_gone(engine, process)
+
+
+def test_a_process_that_is_killed_is_an_error_with_the_end_of_its_log(
+    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine
+) -> None:
+    engine.load(tiny_folder)
+    require_right(engine, reference)
+    process = process_of(engine)
+
+    with pytest.raises(EngineError, match=r"killed by signal 9\. Its log is .*engine\.0\.log\n  \S+"):
+        engine.generate(SEED, PROMPTS, lambda _done, _total: os.kill(process, signal.SIGKILL))
+
+    require_gone(engine, process)
+
+
+def test_a_process_that_hangs_is_an_error_within_the_time_that_was_set(
+    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine
+) -> None:
+    engine.load(tiny_folder)
+    require_right(engine, reference)
+    process = process_of(engine)
+    begun = time.monotonic()
+
+    with pytest.raises(EngineError, match="said nothing for 20 s"):
+        engine.generate(SEED, PROMPTS, lambda _done, _total: os.kill(process, signal.SIGSTOP))
+
+    assert time.monotonic() - begun < HANG_SECONDS + LEAVE_SECONDS + 10
+    require_gone(engine, process)
+    engine.close()
+
+
+def test_the_wallets_password_is_not_handed_on(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET, "open sesame")
+    monkeypatch.setenv("SOMETHING_ELSE", "kept")
+    settings = Settings(str(tiny_folder), POLICY, 256, 4, None, 1 << 25, 1, True)
+
+    process = EngineProcess(settings, environment((), 1), tmp_path / "engine.log")
+    [number] = engines()
+    until(lambda: b"SOMETHING_ELSE=kept" in environ(number), 10)  # the program has begun
+    found = environ(number)
+    process.close()
+    process.close()
+
+    assert b"INTELLECT_NODE" not in found
+    assert b"sesame" not in found
+    assert engines() == []
+
+
+def environ(process: int) -> bytes:
+    return Path(f"/proc/{process}/environ").read_bytes()
