@@ -1,0 +1,205 @@
+"""Measures the vLLM engine: what seeded sampling and proofs cost, how fast its work is checked, how engines agree.
+
+    python benchmarks/engine.py
+    python benchmarks/engine.py --quick
+
+Needs vLLM. Runs that are compared alternate, with both processes loaded and one of them busy; figures are medians, with
+quartiles. The last line is one JSON object. Exit code 1: a figure misses its target, or honest work was rejected. Takes
+about half an hour on two cores, three minutes with --quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from calibration.generated_slots import Workload, workloads
+from engine_speed.agreement import pair_figures, same_share
+from engine_speed.checking import Bare, Engines, Seconds, check
+from engine_speed.figures import PAPER_BYTES_PER_TOKEN
+from engine_speed.plain import Plain, plain
+from engine_speed.racing import Times, race
+from engine_speed.slots import play
+from engine_speed.timing import rate
+from engine_speed.wire import bytes_per_token
+
+from node.engines.base import Policy
+from node.engines.transformers import TransformersEngine
+from node.engines.vllm.engine import CPU_CACHE_BYTES, Hardware, VllmEngine
+from node.engines.vllm.messages import Settings
+from node.launch import Plan, build_spec, preset
+from node.models.resolve import resolve
+
+MODEL = "smollm2"
+JUDGED_ROWS = 32  # the batch that the targets are for
+MOST_COST_PERCENT, MOST_VERIFY_RATIO = 3.0, 0.5
+
+
+def main() -> None:
+    arguments = _arguments()
+    began = time.monotonic()
+    folder = resolve(MODEL, print)
+    works = workloads(MODEL, folder)
+    with tempfile.TemporaryDirectory(prefix="engine-") as logs:
+        summary = speed(arguments, works[0], Path(logs))
+        for work in works[: arguments.workloads]:
+            summary |= agreement(arguments, work, Path(logs))
+    summary["seconds"] = round(time.monotonic() - began, 1)
+    summary["missed"] = missed(summary)
+    for line in summary["missed"]:
+        print(f"error: {line}")
+    print(json.dumps(summary))
+    sys.exit(1 if summary["missed"] else 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few short runs, which show that it works")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rows", type=int, nargs="*", help="batch sizes, one after the other")
+    parser.add_argument("--pairs", type=int, help="of runs, for each batch size")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    arguments.rows = arguments.rows or ([1, JUDGED_ROWS] if quick else [1, 8, JUDGED_ROWS, 64])
+    arguments.pairs = arguments.pairs or (2 if quick else 12)
+    arguments.tokens = 32 if quick else 128
+    arguments.rounds, arguments.slots, arguments.workloads = (1, 1, 1) if quick else (3, 7, 2)
+    return arguments
+
+
+# --- Speed
+
+
+def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str, Any]:
+    """Races at each batch size, then rounds of checking, with all engines loaded."""
+    prompt_tokens = preset(MODEL).max_prompt_tokens
+    policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1, max_prompt_tokens=prompt_tokens)
+    rows = max(arguments.rows)
+    settings = Settings(str(work.folder), policy, policy.max_sequence, rows, None, CPU_CACHE_BYTES, 1, True)
+    engine = VllmEngine(policy, Hardware(threads=arguments.threads), logs / "speed.log", batch_rows=rows)
+    say(f"starting two processes of vLLM, {arguments.threads} threads each")
+    with plain(settings, arguments.threads, logs / "plain.log") as other, closing(engine):
+        engine.load(work.folder)
+        races = run_races(arguments, other, engine, work)
+        checked = run_checks(arguments, other, engine, work)
+    judged = races.get(JUDGED_ROWS) or next(iter(races.values()))
+    figures = judged.as_json()
+    return {
+        "model": MODEL, "threads": arguments.threads, "output_tokens": arguments.tokens, "load": os.getloadavg()[2],
+        "vllm_tokens_per_second": figures["plain_tokens_per_second"],
+        "vllm_proofs_tokens_per_second": figures["proofs_tokens_per_second"],
+        "vllm_greedy_tokens_per_second": figures["greedy_tokens_per_second"],
+        "cost_percent": figures["cost_percent"],
+        "by_rows": {rows: times.as_json() for rows, times in races.items()},
+        **checked,
+    }  # fmt: skip
+
+
+def run_races(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[int, Times]:
+    """Each size after a pair that warms up."""
+    races = {}
+    for rows in arguments.rows:
+        list(race(other, engine, rows, 1, work.prompts))
+        for times in race(other, engine, rows, arguments.pairs, work.prompts):
+            races[rows] = times
+            plainly, proving = times.tokens / times.plain[-1], times.tokens / times.proofs[-1]
+            say(
+                f"batch {rows}, pair {len(times.plain)} of {arguments.pairs}: "
+                f"cost {100 * (1 - proving / plainly):+.1f}%, plain {plainly:.1f} tokens/s, with proofs {proving:.1f}"
+            )
+        say(f"BATCH {rows}: cost {races[rows].cost_percent}%, {races[rows].as_json()}")
+    return races
+
+
+def run_checks(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[str, Any]:
+    policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1)
+    transformers = TransformersEngine(policy, arguments.threads)
+    seconds, size = Seconds(1), {}
+    with closing(transformers):
+        transformers.load(work.folder)
+        engines = Engines(other, engine, transformers, Bare(work.folder))
+        list(check(engines, JUDGED_ROWS, 1, work.prompts))
+        for seconds, rollouts in check(engines, JUDGED_ROWS, arguments.rounds, work.prompts):
+            size = bytes_per_token(rollouts)
+            say(
+                f"checking, round {len(seconds.vllm)} of {arguments.rounds}: made in {seconds.vllm[-1]:.1f} s, "
+                f"looked at again in {seconds.transformers_replay[-1]:.1f} s"
+            )
+    shares = seconds.shares()
+    for name, share in shares.items():
+        say(f"{name}: {share} of what vLLM took to generate")
+    made = rate(seconds.tokens, seconds.transformers)
+    say(f"transformers generates {made:.1f} tokens/s, vLLM in the same rounds {rate(seconds.tokens, seconds.vllm):.1f}")
+    say(
+        f"bytes a token, outputs of {arguments.tokens}: proofs {size['proofs']:.2f} "
+        f"(paper {PAPER_BYTES_PER_TOKEN:.2f}), whole file {size['file']:.2f}"
+    )
+    return {
+        "verify_ratio": round(shares["transformers replay"].median, 3),
+        "verify_shares": {name: round(share.median, 3) for name, share in shares.items()},
+        "transformers_tokens_per_second": round(made, 1),
+        "proof_bytes_per_token": round(size["proofs"], 3),
+        "file_bytes_per_token": round(size["file"], 3),
+    }
+
+
+# --- Agreement
+
+
+def agreement(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str, Any]:
+    """Of one workload; the shipped thresholds judge."""
+    spec = build_spec(MODEL, work.folder, Plan("engine-benchmark"))
+    heading = f"agreement on {work.name}"
+    made, looks = play(
+        work, arguments.slots, arguments.threads, logs / f"{work.name}.log", lambda line: say(f"{heading}, {line}")
+    )
+    pairs = {pair: pair_figures(spec, slots) for pair, slots in looks.items()}
+    for (maker, checker), found in pairs.items():
+        say(f"{maker} checked by {checker}: {found.leaves_rejected} of {found.rollouts} rejected: {found.as_json()}")
+    same, across = same_share(made), 1 - pairs["vllm", "transformers"].missed_share
+    size = bytes_per_token([rollout for slot in made["vllm"] for rollout in slot])
+    say(
+        f"{heading}: {100 * same:.2f}% of tokens sampled after the same tokens are the same; {100 * across:.2f}% of "
+        f"vLLM's are the seeded choice for transformers; bytes a token: proofs {size['proofs']:.2f}, "
+        f"whole file {size['file']:.2f}"
+    )
+    found = {
+        "same_token_share": round(across, 5),
+        "agreeing_token_share": round(same, 5),
+        "rejected": sum(figures.leaves_rejected + figures.slots_rejected for figures in pairs.values()),
+        "pairs": {" by ".join(pair): figures.as_json() for pair, figures in pairs.items()},
+        "proof_bytes_per_token": round(size["proofs"], 3),
+        "file_bytes_per_token": round(size["file"], 3),
+    }
+    shared = {name: found[name] for name in ("same_token_share", "agreeing_token_share")} if work.name == "task" else {}
+    return {**shared, f"agreement_{work.name}": found}
+
+
+def missed(summary: dict[str, Any]) -> list[str]:
+    """Targets that were not reached, in words."""
+    found = []
+    if summary["cost_percent"] > MOST_COST_PERCENT:
+        found.append(
+            f"proofs cost {summary['cost_percent']}% of vLLM's speed, at most {MOST_COST_PERCENT}% is aimed at"
+        )
+    if summary["verify_ratio"] > MOST_VERIFY_RATIO:
+        found.append(f"checking takes {summary['verify_ratio']} of generating, at most {MOST_VERIFY_RATIO} is aimed at")
+    for name, value in summary.items():
+        if name.startswith("agreement_") and value["rejected"]:
+            found.append(f"{name}: honest work was rejected {value['rejected']} times")
+    return found
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
