@@ -1,10 +1,11 @@
-"""What every engine promises, over the scripted one and transformers with a tiny model.
+"""What every engine promises, over the scripted one, transformers and vLLM with a tiny model.
 
 Batches hold five rows and groups have three, so that groups are split between batches.
 """
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,10 @@ MakeEngine = Callable[[Policy], Engine]
 
 SEED, OTHER_SEED = b"\x07" * 32, b"\x08" * 32
 PROMPTS = [(0, 4, 70, 71, 5), (0, 4, 90, 5), (0, 4, *range(100, 130), 5)]
-SOME_IDS = frozenset(range(0, 24))  # as EOS ids, they end a row of a model that knows nothing after eleven tokens
+SOME_IDS = frozenset(range(0, 12))  # as EOS ids, they end a row of a model that knows nothing after 22 tokens
 POLICY = Policy(temperature=1.0, max_output_tokens=40, eos_ids=SOME_IDS, group_size=3)
+COLD = replace(POLICY, temperature=0.05)
+ONE_TOKEN = Policy(temperature=1.0, max_output_tokens=1, eos_ids=frozenset(range(1, 264)), group_size=3)
 
 
 def quiet(_done: int, _total: int) -> None:
@@ -69,14 +72,14 @@ def test_another_seed_gives_other_samples(make_engine: MakeEngine) -> None:
 
 
 def test_every_row_ends_with_an_eos_id_or_at_the_limit(make_engine: MakeEngine) -> None:
-    samples = make_engine(Policy(1.0, 16, SOME_IDS, 3)).generate(SEED, PROMPTS * 3, quiet)
+    samples = make_engine(POLICY).generate(SEED, PROMPTS * 3, quiet)
 
     for sample in samples:
         assert not SOME_IDS & set(sample.output_ids[:-1])
         if sample.finish == FINISH_EOS:
             assert sample.output_ids[-1] in SOME_IDS
         else:
-            assert (sample.finish, len(sample.output_ids)) == (FINISH_LENGTH, 16)
+            assert (sample.finish, len(sample.output_ids)) == (FINISH_LENGTH, 40)
             assert sample.output_ids[-1] not in SOME_IDS
         assert len(sample.logprobs) == len(sample.output_ids)
         assert len(sample.proofs) == -(-len(sample.output_ids) // 32)
@@ -84,7 +87,7 @@ def test_every_row_ends_with_an_eos_id_or_at_the_limit(make_engine: MakeEngine) 
 
 
 def test_one_token_outputs_have_a_proof_and_can_be_replayed(make_engine: MakeEngine) -> None:
-    engine = make_engine(Policy(1.0, 1, frozenset({1}), 3))
+    engine = make_engine(ONE_TOKEN)
 
     samples = engine.generate(SEED, PROMPTS, quiet)
     replays = engine.replay(SEED, rollouts(samples), quiet)
@@ -95,9 +98,9 @@ def test_one_token_outputs_have_a_proof_and_can_be_replayed(make_engine: MakeEng
 
 
 def test_an_eos_id_as_last_permitted_token_counts_as_an_end(make_engine: MakeEngine) -> None:
-    engine = make_engine(Policy(1.0, 2, frozenset(range(1, 264)), 3))
+    samples = make_engine(ONE_TOKEN).generate(SEED, PROMPTS, quiet)
 
-    assert {(len(s.output_ids), s.finish) for s in engine.generate(SEED, PROMPTS, quiet) if s.output_ids[0]} == {(1, 0)}
+    assert {sample.finish for sample in samples if sample.output_ids[0]} == {FINISH_EOS}
 
 
 def test_replay_of_ones_own_samples_agrees_with_them(make_engine: MakeEngine) -> None:
@@ -148,20 +151,18 @@ def test_replay_sees_an_edited_token(make_engine: MakeEngine) -> None:
 
 
 def test_prompts_of_ragged_lengths_give_what_each_gives_alone(make_engine: MakeEngine) -> None:
-    policy = Policy(1.0, 12, frozenset({1}), 1)
-    engine = make_engine(policy)
+    engine = make_engine(POLICY)
     samples = engine.generate(SEED, PROMPTS, quiet)
 
-    for row, (prompt, sample) in enumerate(zip(PROMPTS, samples, strict=True)):
-        alone = Rollout(row, 0, prompt, sample.output_ids, sample.logprobs, sample.proofs, sample.finish, 0.0)
+    for alone in rollouts(samples):
         [replay] = engine.replay(SEED, [alone], quiet)
-        np.testing.assert_allclose(replay.logprobs, sample.logprobs, atol=0.02)
+        np.testing.assert_allclose(replay.logprobs, alone.logprobs, atol=0.02)
         assert (replay.deficits < 0.02).all()
 
 
 def test_a_low_temperature_sharpens_and_the_logprobs_say_so(make_engine: MakeEngine) -> None:
-    hot = make_engine(Policy(1.0, 16, frozenset({1}), 3)).generate(SEED, PROMPTS, quiet)
-    cold = make_engine(Policy(0.05, 16, frozenset({1}), 3)).generate(SEED, PROMPTS, quiet)
+    hot = make_engine(POLICY).generate(SEED, PROMPTS, quiet)
+    cold = make_engine(COLD).generate(SEED, PROMPTS, quiet)
 
     assert np.mean([p for s in cold for p in s.logprobs]) > np.mean([p for s in hot for p in s.logprobs]) + 1
 

@@ -54,13 +54,14 @@ def until(true: Callable[[], object], seconds: float) -> float:
 @contextmanager
 def killing(count: int) -> Iterator[list[int]]:
     """Within it, the first `count` engine processes that this process starts are killed, as the kernel does it."""
+    before = engines()
     killed: list[int] = []
     over = threading.Event()
 
     def kill() -> None:
         while len(killed) < count and not over.wait(LOOK_SECONDS):
             for process in engines():
-                if process not in killed:
+                if process not in (*before, *killed):
                     os.kill(process, signal.SIGKILL)
                     killed.append(process)
 

@@ -5,6 +5,7 @@ What is claimed to have happened is read from the worker's batch in every step, 
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_sequences_that_are_preempted_and_computed_again(
 
 def _computed_again(record: running.Record, name: str) -> bool:
     starts = [place.start for place in record.places(name)]
-    return any(later < earlier for earlier, later in zip(starts, starts[1:], strict=False))
+    return any(later < earlier for earlier, later in pairwise(starts))
 
 
 @pytest.mark.parametrize("caching", [True, False])

@@ -1,4 +1,4 @@
-"""Weights that are swapped and patched in vLLM's memory: bit for bit those of a fresh load, and what it computes with."""
+"""Weights that are swapped and patched in vLLM: bit for bit those of a fresh load, and what it computes with."""
 
 from collections.abc import Callable
 from pathlib import Path
