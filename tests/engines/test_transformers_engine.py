@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,17 +156,25 @@ def test_weights_that_do_not_fit_are_refused_and_the_old_ones_stay(
 
 
 class Vanishing(type(Path())):  # type: ignore[misc]
-    """A folder whose files are there when they are looked at first, and gone when they are read."""
+    """A folder whose files are there when they are looked at first, and in which one is not when they are read."""
 
     listings = 0
+    later: Callable[[list[Path]], list[Path]]
 
     def glob(self, pattern: str) -> Any:
         type(self).listings += 1
         found = sorted(super().glob(pattern))
-        return found if self.listings == 1 else [*found, self / "gone.safetensors"]
+        return found if self.listings == 1 else type(self).later(found)
 
 
-def test_a_failure_while_weights_are_read_unloads_instead_of_mixing(tiny_folder: Path, other_folder: Path) -> None:
+@pytest.mark.parametrize(
+    "later", [lambda found: [*found, found[0].with_name("gone.safetensors")], lambda found: found[1:]]
+)
+def test_a_failure_while_weights_are_read_unloads_instead_of_mixing(
+    tiny_folder: Path, other_folder: Path, monkeypatch: pytest.MonkeyPatch, later: Callable[[list[Path]], list[Path]]
+) -> None:
+    monkeypatch.setattr(Vanishing, "listings", 0)
+    monkeypatch.setattr(Vanishing, "later", staticmethod(later), raising=False)
     engine = loaded(tiny_folder)
 
     with pytest.raises(EngineError, match="failed midway"):

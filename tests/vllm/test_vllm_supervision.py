@@ -9,16 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from node.engines.transformers import TransformersEngine
 from node.engines.vllm.engine import Hardware, VllmEngine, environment
-from node.engines.vllm.messages import Settings
+from node.engines.vllm.messages import Change, Settings
 from node.engines.vllm.process import LEAVE_SECONDS, EngineProcess
 from node.errors import EngineError
 from tests.vllm.agreement import POLICY, quiet, require_sampled
 from tests.vllm.processes import command, cpu_ticks, engines, killing, until
-from tests.vllm.weight_files import in_two_files
+from tests.vllm.weight_files import change, changed, in_two_files
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
@@ -150,6 +152,59 @@ def test_loading_again_keeps_the_process(engine: VllmEngine, tiny_folder: Path, 
     assert (process_of(engine), engines()) == (process, running)
 
 
+@pytest.mark.parametrize(
+    ("name", "indices"),
+    [("model.norm.weight", [128]), ("model.norm.weight", [-1]), ("model.norm.weight", [0, 1]), ("lm_head.weight", [0])],
+)
+def test_a_patch_that_does_not_fit_changes_nothing(
+    engine: VllmEngine, tiny_folder: Path, name: str, indices: list[int]
+) -> None:
+    engine.load(tiny_folder)
+    before, process = engine.weights_digest(), process_of(engine)
+    fits = change(tiny_folder, "model.norm.weight")
+    does_not = Change(name, np.array(indices, np.int64), np.array([0], np.uint16))
+
+    with pytest.raises(EngineError):
+        engine.patch([fits, does_not])
+
+    assert (engine.weights_digest(), process_of(engine)) == (before, process)
+
+
+def test_weights_that_do_not_fit_leave_the_old_ones(
+    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine, tmp_path: Path
+) -> None:
+    engine.load(tiny_folder)
+    process = process_of(engine)
+    broken = Path(shutil.copytree(tiny_folder, tmp_path / "broken"))
+    tensors = load_file(broken / "model.safetensors")
+    tensors["model.norm.weight"] = tensors["model.norm.weight"][:64].contiguous()
+    save_file(tensors, broken / "model.safetensors")
+
+    with pytest.raises(EngineError, match="not those of the configuration"):
+        engine.load(broken)
+
+    assert (engine.weights_digest(), process_of(engine)) == (reference.weights_digest(), process)
+    require_right(engine, reference)
+
+
+def test_a_patch_is_that_of_a_fresh_load_and_one_that_breaks_the_model_is_said(
+    engine: VllmEngine, tiny_folder: Path, tmp_path: Path
+) -> None:
+    engine.load(tiny_folder)
+    process, update = process_of(engine), change(tiny_folder, "model.norm.weight")
+    fresh = TransformersEngine(POLICY, 1)
+    fresh.load(changed(tiny_folder, tmp_path / "changed", update))
+
+    engine.patch([update])
+    digest = engine.weights_digest()
+    engine.patch([Change(update.name, np.array([0]), np.array([0x7FC0], np.uint16))])  # NaN
+
+    assert digest == fresh.weights_digest()
+    with pytest.raises(EngineError, match=r"gave up: EngineError: .*not finite"):
+        engine.generate(SEED, PROMPTS, quiet)
+    require_gone(engine, process)
+
+
 def test_weights_are_never_swapped_under_a_running_job(
     engine: VllmEngine, tiny_folder: Path, other_folder: Path
 ) -> None:
@@ -185,17 +240,19 @@ def test_a_file_that_is_cut_short_midway_is_an_error_and_no_mix(
     require_gone(engine, process)
 
 
-def test_a_process_that_is_killed_is_an_error_with_the_end_of_its_log(
-    engine: VllmEngine, tiny_folder: Path, reference: TransformersEngine
+def test_a_process_that_is_killed_is_an_error_with_the_end_of_its_log_and_the_next_samples_as_before(
+    engine: VllmEngine, tiny_folder: Path
 ) -> None:
     engine.load(tiny_folder)
-    require_right(engine, reference)
+    samples = engine.generate(SEED, PROMPTS, quiet)
     process = process_of(engine)
 
     with pytest.raises(EngineError, match=r"killed by signal 9\. Its log is .*engine\.0\.log\n  \S+"):
         engine.generate(SEED, MANY, lambda _done, _total: os.kill(process, signal.SIGKILL))
 
     require_gone(engine, process)
+    engine.load(tiny_folder)
+    assert engine.generate(SEED, PROMPTS, quiet) == samples
 
 
 def test_a_process_that_hangs_is_an_error_within_the_time_that_was_set(

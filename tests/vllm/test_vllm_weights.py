@@ -11,7 +11,7 @@ from node.engines.vllm.messages import Settings
 from tests.vllm.agreement import POLICY, quiet, require_sampled, rollouts
 from tests.vllm.conftest import Run
 from tests.vllm.running import IDLE
-from tests.vllm.weight_files import build_untied, change, changed
+from tests.vllm.weight_files import build_untied, change, changed, in_two_files
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 MakeSettings = Callable[..., Settings]
@@ -144,3 +144,13 @@ def test_what_was_cached_of_old_weights_is_not_used_with_new_ones(
     assert starts[3][0] == 0
     require_sampled(fresh(tiny_folder), SEED, LONG, record.answers[2])
     require_sampled(fresh(new), SEED, LONG, record.answers[3])
+
+
+def test_a_file_that_vanished_after_it_was_checked_is_an_error(
+    run: Run, settings: MakeSettings, other_folder: Path, tmp_path: Path
+) -> None:
+    folder = in_two_files(other_folder, tmp_path / "model")
+    (folder / "model-2.safetensors").unlink()
+
+    with pytest.raises(RuntimeError, match="19 tensors are gone"):  # of 38
+        run(settings(batch_rows=5), [(0, "swap", (str(folder),))])
