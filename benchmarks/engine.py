@@ -4,8 +4,8 @@
     python benchmarks/engine.py --quick
 
 Needs vLLM. Runs that are compared alternate, with both processes loaded and one of them busy; figures are medians, with
-quartiles. The last line is one JSON object. Exit code 1: a figure misses its target, or honest work was rejected. Takes
-about half an hour on two cores, three minutes with --quick.
+quartiles. The last line is one JSON object. Exit code 1: honest work was rejected or, not with --quick, a figure misses
+its target. Takes half an hour on two cores, two minutes with --quick.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from engine_speed.wire import bytes_per_token
 from node.engines.base import Policy
 from node.engines.transformers import TransformersEngine
 from node.engines.vllm.engine import CPU_CACHE_BYTES, Hardware, VllmEngine
+from node.engines.vllm.installed import require_usable
 from node.engines.vllm.messages import Settings
+from node.errors import NodeError
 from node.launch import Plan, build_spec, preset
 from node.models.resolve import resolve
 
@@ -45,14 +47,18 @@ MOST_COST_PERCENT, MOST_VERIFY_RATIO = 3.0, 0.5
 def main() -> None:
     arguments = _arguments()
     began = time.monotonic()
-    folder = resolve(MODEL, print)
+    try:
+        require_usable(())
+        folder = resolve(MODEL, print)
+    except NodeError as error:
+        sys.exit(f"error: {error}")
     works = workloads(MODEL, folder)
     with tempfile.TemporaryDirectory(prefix="engine-") as logs:
         summary = speed(arguments, works[0], Path(logs))
         for work in works[: arguments.workloads]:
             summary |= agreement(arguments, work, Path(logs))
     summary["seconds"] = round(time.monotonic() - began, 1)
-    summary["missed"] = missed(summary)
+    summary["missed"] = missed(summary, arguments.quick)
     for line in summary["missed"]:
         print(f"error: {line}")
     print(json.dumps(summary))
@@ -84,7 +90,8 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
     rows = max(arguments.rows)
     settings = Settings(str(work.folder), policy, policy.max_sequence, rows, None, CPU_CACHE_BYTES, 1, True)
     engine = VllmEngine(policy, Hardware(threads=arguments.threads), logs / "speed.log", batch_rows=rows)
-    say(f"starting two processes of vLLM, {arguments.threads} threads each")
+    load = round(os.getloadavg()[0], 2)
+    say(f"starting two processes of vLLM, {arguments.threads} threads each; load of the machine before: {load}")
     with plain(settings, arguments.threads, logs / "plain.log") as other, closing(engine):
         engine.load(work.folder)
         races = run_races(arguments, other, engine, work)
@@ -92,7 +99,7 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
     judged = races.get(JUDGED_ROWS) or next(iter(races.values()))
     figures = judged.as_json()
     return {
-        "model": MODEL, "threads": arguments.threads, "output_tokens": arguments.tokens, "load": os.getloadavg()[2],
+        "model": MODEL, "threads": arguments.threads, "output_tokens": arguments.tokens, "load_before": load,
         "vllm_tokens_per_second": figures["plain_tokens_per_second"],
         "vllm_proofs_tokens_per_second": figures["proofs_tokens_per_second"],
         "vllm_greedy_tokens_per_second": figures["greedy_tokens_per_second"],
@@ -104,7 +111,7 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
 
 def run_races(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[int, Times]:
     """Each size after a pair that warms up."""
-    races = {}
+    races: dict[int, Times] = {}
     for rows in arguments.rows:
         list(race(other, engine, rows, 1, work.prompts))
         for times in race(other, engine, rows, arguments.pairs, work.prompts):
@@ -114,7 +121,7 @@ def run_races(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, w
                 f"batch {rows}, pair {len(times.plain)} of {arguments.pairs}: "
                 f"cost {100 * (1 - proving / plainly):+.1f}%, plain {plainly:.1f} tokens/s, with proofs {proving:.1f}"
             )
-        say(f"BATCH {rows}: cost {races[rows].cost_percent}%, {races[rows].as_json()}")
+        say(f"BATCH {races[rows]}")
     return races
 
 
@@ -162,7 +169,7 @@ def agreement(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict
     )
     pairs = {pair: pair_figures(spec, slots) for pair, slots in looks.items()}
     for (maker, checker), found in pairs.items():
-        say(f"{maker} checked by {checker}: {found.leaves_rejected} of {found.rollouts} rejected: {found.as_json()}")
+        say(f"{maker} checked by {checker}: {found}")
     same, across = same_share(made), 1 - pairs["vllm", "transformers"].missed_share
     size = bytes_per_token([rollout for slot in made["vllm"] for rollout in slot])
     say(
@@ -182,14 +189,14 @@ def agreement(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict
     return {**shared, f"agreement_{work.name}": found}
 
 
-def missed(summary: dict[str, Any]) -> list[str]:
-    """Targets that were not reached, in words."""
+def missed(summary: dict[str, Any], quick: bool) -> list[str]:
+    """Targets that were not reached, in words; a few short runs say nothing of speed."""
     found = []
-    if summary["cost_percent"] > MOST_COST_PERCENT:
+    if not quick and summary["cost_percent"] > MOST_COST_PERCENT:
         found.append(
             f"proofs cost {summary['cost_percent']}% of vLLM's speed, at most {MOST_COST_PERCENT}% is aimed at"
         )
-    if summary["verify_ratio"] > MOST_VERIFY_RATIO:
+    if not quick and summary["verify_ratio"] > MOST_VERIFY_RATIO:
         found.append(f"checking takes {summary['verify_ratio']} of generating, at most {MOST_VERIFY_RATIO} is aimed at")
     for name, value in summary.items():
         if name.startswith("agreement_") and value["rejected"]:

@@ -40,6 +40,15 @@ class PairFigures:
     leaves_rejected: int
     slots_rejected: int
 
+    def __str__(self) -> str:
+        rejected = f"{self.leaves_rejected} of {self.rollouts} rollouts rejected"
+        return (
+            f"{rejected}; mismatches {self.mismatches_mean:.2f}, at most {self.mismatches_max}; mantissa "
+            f"{self.mantissa_mean:.2f}, at most {self.mantissa_mean_max:.2f}, its median {self.mantissa_median_max:g}; "
+            f"choice missed by {100 * self.missed_share:.2f}% of tokens, at most by {self.deficit_max:.3f}; "
+            f"log-probabilities off by at most {self.logprob_error_max:.3f}"
+        )
+
     def as_json(self) -> dict[str, float]:
         return {name: round(value, 6) for name, value in asdict(self).items()}
 

@@ -33,6 +33,11 @@ class Times:
     def cost_percent(self) -> Spread:
         return costs(self.plain, self.proofs)
 
+    def __str__(self) -> str:
+        runs = {"plain": self.plain, "with proofs": self.proofs, "greedy": self.greedy}
+        rates = ", ".join(f"{name} {rate(self.tokens, seconds):.1f}" for name, seconds in runs.items())
+        return f"{self.rows}: cost {self.cost_percent}%; tokens/s: {rates}"
+
     def as_json(self) -> dict[str, float]:
         """Tokens a second, and what proofs cost."""
         runs = {"plain": self.plain, "proofs": self.proofs, "greedy": self.greedy}
