@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -237,9 +238,7 @@ def _require_fits(change: Change, shapes: Shapes) -> None:
     shape = shapes.get(change.name)
     if shape is None:
         raise EngineError(f"the update changes {change.name!r}, which is no tensor of the model")
-    size = 1
-    for length in shape:
-        size *= length
+    size = math.prod(shape)
     if len(change.indices) != len(change.values) or (
         len(change.indices) and not (change.indices.min() >= 0 and change.indices.max() < size)
     ):
