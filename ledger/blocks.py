@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import monotonic
 from time import time as machine_time
 from typing import Final, Literal
 
@@ -15,6 +16,9 @@ from ledger.translation import BadAnswer
 
 REMEMBERED: Final = 4096  # headers; about 1 MB
 AHEAD_SECONDS: Final = 3600  # a block this far ahead of the machine's clock is a lie, or the clock is off by as much
+COMPARE_SECONDS: Final = 30.0  # between two comparisons of the endpoints' heads
+STALLED_SECONDS: Final = 6.0  # likewise while the head stands still: three of Base's blocks
+LEAST_LAG: Final = 3  # blocks that endpoints may be apart in any case
 SETTLED_DEPTH: Final = 32  # blocks: deeper than any reorg seen on an OP stack or made in a test
 
 
@@ -34,18 +38,45 @@ class Header:
 class Headers:
     """Headers of one chain. One that a reorg could still replace is asked for every time."""
 
-    def __init__(self, endpoints: Endpoints, ahead_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        ahead_seconds: float | None = None,
+        confirmations: int = 0,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
         """`ahead_seconds`: how far ahead of this machine's clock a block may be; None on a devnet, where time can be
-        set forward."""
+        set forward. An endpoint that is further behind another than `confirmations` is not asked first any more."""
         self._endpoints = endpoints
         self._ahead = ahead_seconds
+        self._lag = max(confirmations, LEAST_LAG)
+        self._now = now
+        self._compared = (now(), 0)  # when the endpoints' heads were compared, and the head then
         self._settled: OrderedDict[int, Header] = OrderedDict()
         self.highest = 0  # block number seen so far
 
     async def latest(self) -> Header:
         header = await self._endpoints.ask(self._latest)
+        if self._endpoints.several:
+            header = await self._foremost(header)
         self.highest = max(self.highest, header.number)
         return header
+
+    async def _foremost(self, header: Header) -> Header:
+        """`header`, or now and then the one that another endpoint has, where that is far ahead."""
+        at, number = self._compared
+        if self._now() - at < (STALLED_SECONDS if header.number == number else COMPARE_SECONDS):
+            return header
+        best = header
+        for w3, other in await self._endpoints.each(self._head):
+            if other.number > best.number + self._lag:
+                self._endpoints.leave_for(w3, other.number - best.number)
+                best = other
+        self._compared = self._now(), best.number
+        return best
+
+    async def _head(self, w3: Web3) -> tuple[Web3, Header]:
+        return w3, await self._latest(w3)
 
     async def get(self, number: int) -> Header | None:
         """Header `number`, or None while there is none."""

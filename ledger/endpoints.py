@@ -4,19 +4,22 @@ Not one provider that fails over below web3: whether an answer counts is known o
 that belong together have to come from one endpoint.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from web3 import AsyncWeb3
 
-from ledger.errors import Reorganised, Unreachable, WrongChain
+from ledger.errors import LedgerError, Reorganised, Unreachable, WrongChain
 from ledger.interfaces import web3_over
 from ledger.provider import TIMEOUT_SECONDS, Provider, Refused
 from ledger.translation import BadAnswer, reading
 
 log = logging.getLogger(__name__)
+
+EACH_SECONDS: Final = 3.0  # for an endpoint that is asked beside others: one that hangs must hold up nothing
 
 T = TypeVar("T")
 Web3 = AsyncWeb3[Provider]
@@ -31,6 +34,7 @@ class _Endpoint:
     w3: Web3
     right_chain: bool = False
     doubted: bool = False
+    left_behind: bool = False  # it was said that it lags
 
     @property
     def label(self) -> str:
@@ -75,6 +79,33 @@ class Endpoints:
         if replaced and len(replaced) == len(self._endpoints):  # one that lies is outvoted
             raise replaced[0]
         raise refusal or Unreachable("; ".join(problems) or "no RPC endpoint is set")
+
+    async def each(self, question: Callable[[Web3], Awaitable[T]]) -> list[T]:
+        """What `question` makes of the answers of all endpoints at once, the preferred one's first; without those that
+        refuse, fail, or take long."""
+
+        async def put(endpoint: _Endpoint) -> list[T]:
+            try:
+                async with asyncio.timeout(EACH_SECONDS):
+                    return [await self._put(endpoint, question)]
+            except (BadAnswer, LedgerError, TimeoutError) as problem:
+                log.debug("%s: %s", endpoint.label, problem)
+                return []
+
+        return [answer for found in await asyncio.gather(*map(put, self._endpoints)) for answer in found]
+
+    def leave_for(self, w3: Web3, blocks: int) -> None:
+        """The endpoint of `w3` is asked first from now on: the one that was lags `blocks` behind it."""
+        left = self._endpoints[0]
+        better = next(endpoint for endpoint in self._endpoints if endpoint.w3 is w3)
+        if not left.left_behind:
+            left.left_behind = True
+            log.warning("%s is %d blocks behind: %s is asked instead", left.label, blocks, better.label)
+        self._prefer(better)
+
+    @property
+    def several(self) -> bool:
+        return len(self._endpoints) > 1
 
     async def chain_id(self) -> int:
         """Of the first endpoint that answers."""

@@ -94,7 +94,8 @@ class EvmLedger:
             opened.push_async_callback(endpoints.close)
             await endpoints.require_chain()
             await endpoints.keep_genesis()
-            headers = Headers(endpoints, None if await endpoints.is_anvil() else AHEAD_SECONDS)
+            ahead = None if await endpoints.is_anvil() else AHEAD_SECONDS
+            headers = Headers(endpoints, ahead, deployment.confirmations)
             await Contracts(endpoints, deployment).require()
             beacons = await BeaconReader.open(endpoints, headers, deployment.confirmations)
             sender: Sender | None = None

@@ -17,7 +17,7 @@ from ledger.blocks import read_header, read_latest
 from ledger.endpoints import Endpoints, Web3
 from ledger.errors import Reverted, Unconfirmed, Unreachable, reverted
 from ledger.fees import Fees, replacement_fees, suggested_fees
-from ledger.journal import Entry, Journal, Stage
+from ledger.journal import Attempt, Entry, Journal, Stage
 from ledger.signing import Call, Signer
 from ledger.translation import BadAnswer
 
@@ -79,6 +79,10 @@ class Follower:
         gone = 0
         while gone < LOST_POLLS:
             look = await self._look_or_none(entry)
+            if look is not None and look.mined is None and (look.nonce > entry.nonce or now() >= resend_at):
+                await self.resend(entry)
+                resend_at = now() + self._patience.resend
+                look = await self._look_everywhere(entry) or look
             mined = await self._final(entry, look)
             if mined is not None:
                 return mined
@@ -86,9 +90,6 @@ class Follower:
             gone = gone + 1 if absent and look is not None and look.nonce > entry.nonce else 0
             if absent and now() >= outbid_at:
                 entry, outbid_at = await self._outbid(entry), now() + self._patience.stuck
-            elif absent and now() >= resend_at:
-                await self.resend(entry)
-                resend_at = now() + self._patience.resend
             if now() >= end:
                 raise Unconfirmed(f"{entry.what}: transaction 0x{entry.attempts[-1].hash.hex()} is not final yet")
             await asyncio.sleep(self._patience.poll)
@@ -97,31 +98,16 @@ class Follower:
 
     async def look(self, entry: Entry) -> Look:
         """One endpoint's view of `entry`. Raises: Unreachable."""
-
-        async def question(w3: Web3) -> Look:
-            nonce = await w3.eth.get_transaction_count(to_checksum_address(self._signer.address), "latest")
-            mined = [await _mined(w3, attempt.hash) for attempt in entry.attempts]
-            found = [one for one in mined if one is not None]
-            return Look(nonce, found[0] if found else None, (await read_latest(w3)).number)
-
-        return await self._endpoints.ask(question)
+        return await self._endpoints.ask(partial(_look, self._signer.address, entry))
 
     async def push(self, entry: Entry) -> None:
         """Sends the latest attempt of `entry`. Raises: Refused, Unreachable."""
-        attempt = entry.attempts[-1]
-
-        async def question(w3: Web3) -> None:
-            if bytes(await w3.eth.send_raw_transaction(attempt.raw)) != attempt.hash:
-                raise BadAnswer("the hash of another transaction")
-
-        await self._endpoints.ask(question)
+        await self._endpoints.ask(partial(_push, entry.attempts[-1]))
 
     async def resend(self, entry: Entry) -> None:
-        """The same bytes once more; whatever is said of them, following finds out."""
-        try:
-            await self.push(entry)
-        except (Unreachable, Reverted) as problem:
-            log.debug("%s sent again: %s", entry.what, problem)
+        """The same bytes once more, to every endpoint: one that took them may have dropped them. Whatever is said of
+        them, following finds out."""
+        await self._endpoints.each(partial(_push, entry.attempts[-1]))
 
     async def finish(self, entry: Entry, stage: Stage) -> None:
         await asyncio.to_thread(self._journal.finish, entry.id, stage)
@@ -135,6 +121,11 @@ class Follower:
         except Unreachable as problem:
             log.debug("%s: %s", entry.what, problem)
             return None
+
+    async def _look_everywhere(self, entry: Entry) -> Look | None:
+        """The view of an endpoint that has a receipt of `entry`, if one has."""
+        looks = await self._endpoints.each(partial(_look, self._signer.address, entry))
+        return next((look for look in looks if look.mined is not None), None)
 
     async def _final(self, entry: Entry, look: Look | None) -> Mined | None:
         """The end of `entry`, if it has come and can be told. Raises: Reverted."""
@@ -177,6 +168,18 @@ class Follower:
         return reverted(
             "OutOfGas" if receipt.gas_used >= entry.gas else "NoReason", {"transaction": receipt.transaction}
         )
+
+
+async def _look(sender: Address, entry: Entry, w3: Web3) -> Look:
+    nonce = await w3.eth.get_transaction_count(to_checksum_address(sender), "latest")
+    mined = [await _mined(w3, attempt.hash) for attempt in entry.attempts]
+    found = [one for one in mined if one is not None]
+    return Look(nonce, found[0] if found else None, (await read_latest(w3)).number)
+
+
+async def _push(attempt: Attempt, w3: Web3) -> None:
+    if bytes(await w3.eth.send_raw_transaction(attempt.raw)) != attempt.hash:
+        raise BadAnswer("the hash of another transaction")
 
 
 async def _replay(call: TxParams, block: int, w3: Web3) -> None:

@@ -11,7 +11,7 @@ from eth_utils import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.blocks import Headers
+from ledger.blocks import COMPARE_SECONDS, STALLED_SECONDS, Headers
 from ledger.devnet import CHAIN_ID, Anvil
 from ledger.endpoints import ChainReplaced, Endpoints, Web3
 from ledger.errors import InsufficientStake, InvalidEndpoint, Reverted, Unreachable, WrongChain
@@ -215,6 +215,36 @@ async def test_no_url_that_an_endpoint_names_is_asked(anvil: Anvil) -> None:
                 await endpoints.ask(lambda w3: w3.eth.call({}, "latest"))
             await endpoints.close()
         assert victim.asked == []
+
+
+async def test_an_endpoint_whose_head_stands_still_is_left_for_one_that_goes_on_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Anvil(block_time=None) as anvil, RpcProxy(anvil.rpc_url) as frozen:
+        block = await ask(anvil.rpc_url, "eth_getBlockByNumber", "latest", False)
+        seconds = 0.0
+
+        async def freeze(request: dict) -> web.Response | None:
+            return result(request, block) if request["params"] == ["latest", False] else None
+
+        frozen.rule = freeze
+        endpoints = Endpoints([frozen.url, anvil.rpc_url], CHAIN_ID)
+        headers = Headers(endpoints, confirmations=4, now=lambda: seconds)
+        await anvil.mine(4)
+        seconds += STALLED_SECONDS
+        assert (await headers.latest()).number == 0  # no more than the confirmations behind
+        await anvil.mine(1)
+        assert (await headers.latest()).number == 0  # not compared again yet
+        for _ in range(2):
+            seconds += COMPARE_SECONDS
+            assert (await headers.latest()).number == 5
+        await frozen.down()  # and nobody is held up by an endpoint that is gone
+        seconds += COMPARE_SECONDS
+        assert (await headers.latest()).number == 5
+        await endpoints.close()
+    assert [record.getMessage().partition(" ")[2] for record in caplog.records if "behind" in record.getMessage()] == [
+        f"is 5 blocks behind: {anvil.rpc_url.removeprefix('http://')} is asked instead"
+    ]
 
 
 async def test_a_refusal_is_told_when_no_endpoint_takes_the_request(anvil: Anvil) -> None:

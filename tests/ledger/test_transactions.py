@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from eth_utils.crypto import keccak
 
 from ledger.base import State, Version
 from ledger.commitments import commitment
@@ -189,6 +190,26 @@ async def test_a_transaction_that_a_reorg_dropped_is_sent_again(scene: EvmScene,
     assert await ledger.native_balance(TO) == 7
     assert (await ledger.head()).number == receipt.block.number + 2
     await ledger.close()
+
+
+@pytest.mark.parametrize("receipts", [True, False], ids=["a receipt", "no receipt"])
+async def test_a_transaction_gets_through_when_the_first_endpoint_swallows_it_and_says_that_it_took_it(
+    scene: EvmScene, receipts: bool
+) -> None:
+    async def swallow(request: dict) -> web.Response | None:
+        if request["method"] == "eth_sendRawTransaction":
+            return result(request, "0x" + keccak(hexstr=request["params"][0]).hex())
+        return result(request, None) if request["method"] == "eth_getTransactionReceipt" and not receipts else None
+
+    async with RpcProxy(scene.anvil.rpc_url, swallow) as liar, RpcProxy(scene.anvil.rpc_url) as honest:
+        patience = Patience(poll=0.02, resend=0.1, timeout=5)
+        ledger = await EvmLedger.connect([liar.url, honest.url], scene.deployment, scene.node, None, patience)
+        for wei in (1, 2):
+            await ledger.transfer_native(TO, wei)
+        assert await ledger.native_balance(TO) == 3
+        assert await _sent_by(scene.anvil, scene.node.address) == 2
+        assert liar.asked.count("eth_sendRawTransaction") >= 2
+        await ledger.close()
 
 
 async def test_a_stuck_transaction_is_replaced_by_a_dearer_one_of_the_same_nonce(
