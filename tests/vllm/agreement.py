@@ -2,7 +2,7 @@
 
 Where the limits come from: both compute in bfloat16, which keeps 8 bits, in another order; so a state of the last layer
 differs in its last bits, a logit of the tiny model (about 1 in size) by up to 2^-7, and so do log-probabilities and
-scores. Over all tests of this folder the worst were 0.017 of a log-probability, 0.006 of a deficit, 9 exponents, 3.9 of
+scores. Over all tests of this folder the worst were 0.017 of a log-probability, 0.006 of a deficit, 7 exponents, 3.9 of
 a mantissa. A token that is not the seeded choice has a deficit of 0.7 in the median, states of other weights or of
 another place have more than 64 of 128 exponents wrong.
 """
