@@ -6,6 +6,7 @@ signs a second one. Leaves out the JSON form (`portable`).
 """
 
 import errno
+import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,11 @@ from typing import Final
 
 from ledger.base import Address, Digest
 from ledger.errors import LedgerError
+from ledger.translation import printable
 
 FORMAT: Final = 1  # of the database
+MAX_TEXT: Final = 400  # characters of a name or a slot
+MAX_BYTES: Final = 2**20  # of a transaction; geth's pool takes 128 KiB
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # also a quota, and a limit of the process
 
 
@@ -94,6 +98,10 @@ CREATE TABLE IF NOT EXISTS slot (
 """
 
 
+# what reading a damaged file comes to: the library's errors, texts that are none, rows that `_entry` does not take
+_BROKEN: Final = (sqlite3.Error, ValueError, TypeError)
+
+
 class Journal:
     """A journal in one SQLite file, or in memory without `path`. Calls block (an fsync each): run them in a thread."""
 
@@ -111,7 +119,7 @@ class Journal:
             if version not in {0, FORMAT}:
                 raise JournalError(f"journal {path} has format {version}, this program reads {FORMAT}")
             self._database.executescript(SCHEMA + f"PRAGMA user_version = {FORMAT};")
-        except (sqlite3.Error, OSError) as problem:
+        except (*_BROKEN, OSError) as problem:
             raise JournalError(_explained(self._name, problem)) from problem
 
     def close(self) -> None:
@@ -149,7 +157,7 @@ class Journal:
                 "SELECT chain, slot, commitment FROM entry WHERE id = ?", (number,)
             ).fetchone()
             if slot is not None:
-                _claim(database, chain, slot, commitment)
+                _claim(database, _text(chain), _text(slot), _hash(commitment))
             database.execute(
                 "UPDATE entry SET stage = ?, nonce = ?, gas = ? WHERE id = ?", (Stage.SENT, nonce, gas, number)
             )
@@ -202,7 +210,7 @@ class Journal:
         with self._lock:
             try:
                 yield self._database
-            except sqlite3.Error as problem:
+            except _BROKEN as problem:
                 raise JournalError(_explained(self._name, problem)) from problem
 
     @contextmanager
@@ -218,23 +226,25 @@ class Journal:
                     database.execute("ROLLBACK")
 
 
-def _explained(name: str, problem: sqlite3.Error | OSError) -> str:
+def _explained(name: str, problem: Exception) -> str:
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF  # the rest of it only says where
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) or getattr(problem, "errno", 0) in DISK_FULL:
         advice = (
             "its disk is full or failing, and nothing is signed that is not written down. Make room, then run this "
             "again: it goes on from there"
         )
-    elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or not code:
+    elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) or isinstance(
+        problem, OSError | sqlite3.ProgrammingError
+    ):
         advice = "it cannot be opened for writing. Correct the owner or mode of it and of its folder"
-    elif code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        advice = "see whether another process of this key hangs"
+    else:
         advice = (
             "it is damaged or no journal. Move it away and import its last backup (`intellect-node journal import`): "
             "without one, what this key has under way is unknown here, and the chain still counts its slots"
         )
-    else:
-        advice = "see whether another process of this key hangs"
-    return f"{name}: {problem}: {advice}"
+    return f"{name}: {printable(str(problem))}: {advice}"
 
 
 def _claimed(claim: SlotClaim | None) -> tuple[str | None, bytes | None]:
@@ -245,7 +255,7 @@ def _claim(database: sqlite3.Connection, chain: str, slot: str, commitment: byte
     """Gives `slot` to `commitment` unless another one has it."""
     database.execute("INSERT OR IGNORE INTO slot VALUES (?, ?, ?)", (chain, slot, commitment))
     (owner,) = database.execute("SELECT commitment FROM slot WHERE chain = ? AND slot = ?", (chain, slot)).fetchone()
-    if owner != commitment:
+    if _hash(owner) != commitment:
         raise SlotTaken(f"slot {slot} on {chain}: 0x{owner.hex()} was signed, so 0x{commitment.hex()} is not")
 
 
@@ -275,16 +285,48 @@ def _add(database: sqlite3.Connection, entry: Entry) -> bool:
     return True
 
 
-_Row = tuple[int, str, str, str, str | None, bytes, str, int, str, int, str | None, bytes | None]
-
-
-def _entry(database: sqlite3.Connection, row: _Row) -> Entry:
+def _entry(database: sqlite3.Connection, row: Sequence[object]) -> Entry:
+    """The entry in `row`, which a damaged file may have filled with anything. Raises: ValueError."""
     number, chain, sender, what, to, data, value, gas, stage, nonce, slot, commitment = row
     attempts = database.execute(
         "SELECT hash, raw, max_fee, priority_fee FROM attempt WHERE entry = ? ORDER BY rowid", (number,)
     ).fetchall()
     return Entry(
-        number, chain, Address(sender), what, Address(to) if to else None, data, int(value), gas, Stage(stage), nonce,
-        SlotClaim(slot, Digest(commitment)) if slot is not None and commitment is not None else None,
-        tuple(Attempt(Digest(hash_), raw, int(most), int(tip)) for hash_, raw, most, tip in attempts),
+        _natural(number), _text(chain), _address(sender), _text(what), None if to is None else _address(to),
+        _bytes(data), _wei(value), _natural(gas), Stage(_text(stage)), -1 if nonce is None else _natural(nonce),
+        None if slot is None else SlotClaim(_text(slot), _hash(commitment)),
+        tuple(Attempt(_hash(hash_), _bytes(raw), _wei(most), _wei(tip)) for hash_, raw, most, tip in attempts),
     )  # fmt: skip
+
+
+def _text(value: object, form: str = f".{{1,{MAX_TEXT}}}") -> str:
+    if not isinstance(value, str) or not re.fullmatch(form, value, re.ASCII):
+        raise ValueError("a text of another form in a row")
+    return value
+
+
+def _address(value: object) -> Address:
+    return Address(_text(value, "0x[0-9a-fA-F]{40}"))
+
+
+def _wei(value: object) -> int:
+    return int(_text(value, "[0-9]{1,78}"))
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError("no number in a row")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes) or len(value) > MAX_BYTES:
+        raise ValueError("no bytes of a transaction in a row")
+    return value
+
+
+def _hash(value: object) -> Digest:
+    found = Digest(_bytes(value))
+    if len(found) != 32:
+        raise ValueError("a hash of another length in a row")
+    return found

@@ -139,3 +139,17 @@ def test_what_is_not_there_or_no_journal_is_said(tmp_path: Path, contracts: Path
     assert "mine.node.json" in without_node_key.err
     assert "cannot be read" in missing.err
     assert "not an exported journal" in other.err
+
+
+def test_a_damaged_journal_ends_the_command_with_what_to_do(tmp_path: Path, contracts: Path) -> None:
+    home = tmp_path / "home"
+    who = new_wallet(home)
+    path = journal_path(home, who)
+    signed(path, who, b"raw", FIRST)
+    path.write_bytes(path.read_bytes().replace(who.encode(), b"\xca" * len(who)))
+
+    answer = run(*words(contracts, "journal", "export", str(tmp_path / "backup.json")), home=home)
+
+    assert answer.code == 1
+    assert answer.said.startswith(f"error: journal {path}: ")
+    assert "is damaged or no journal. Move it away and import its last backup" in answer.said

@@ -4,11 +4,12 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from eth_utils import keccak
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger.base import Address, Digest
@@ -166,6 +167,70 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     for name in ("text", "newer", "text/folder"):
         with pytest.raises(JournalError):
             Journal(tmp_path / name)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A journal's file, without a log beside it."""
+    path = tmp_path_factory.mktemp("whole") / "journal"
+    journal = Journal(path)
+    for nonce in range(20):
+        _sent(journal, b"raw %d" % nonce, SlotClaim(f"{SLOT}{nonce}", FIRST), nonce=nonce)
+    journal.close()
+    return path.read_bytes()
+
+
+def _use(path: Path) -> None:
+    journal = Journal(path)
+    try:
+        journal.unfinished("31337", SENDER)
+        journal.signed()
+        journal.submission("31337", SlotClaim(f"{SLOT}3", FIRST))
+        journal.finish(_sent(journal, b"new", SlotClaim(f"{SLOT}3", FIRST), nonce=99), Stage.MINED)
+    finally:
+        journal.close()
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=32))
+def test_a_journal_with_changed_bytes_is_used_or_refused(tmp_path: Path, whole: bytes, changes: list) -> None:
+    data = bytearray(whole)
+    for place, value in changes:
+        data[int(place * len(data))] = value
+    for left in tmp_path.iterdir():
+        left.unlink()
+    (tmp_path / "journal").write_bytes(data)
+    with suppress(JournalError):
+        _use(tmp_path / "journal")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"CREATE TABLE entry", b"CREATE TABLE e\xcatry"),
+        (b"nonce INTEGER", b"nonze INTEGER"),
+        (SENDER.encode(), b"\xca" * 42),
+        (SENDER.encode(), b"x" * 42),
+        (b"sent", b"lent"),
+        (b"31337", b"\xca1337"),
+        (FIRST, b"\x00" * 16),
+    ],
+    ids=ascii,
+)
+def test_a_damaged_journal_is_said_to_be_damaged_with_what_to_do(
+    tmp_path: Path, whole: bytes, old: bytes, new: bytes
+) -> None:
+    path = tmp_path / "journal"
+    if len(old) == len(new):
+        path.write_bytes(whole.replace(old, new))
+    else:
+        path.write_bytes(whole)
+        database = sqlite3.connect(path)
+        database.execute("UPDATE entry SET commitment = ? WHERE commitment = ?", (new, old))
+        database.commit()
+        database.close()
+    with pytest.raises(JournalError, match=r"is damaged or no journal\. Move it away and import its last backup"):
+        _use(path)
 
 
 def _exported() -> dict:
