@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Digest, Ledger, Run, RunId, Version
+from ledger.base import Digest, Ledger, Run, RunId
 from ledger.errors import LedgerError, Reverted
 from node.clock import Clock, SystemClock
 from node.config import Settings
@@ -133,7 +133,7 @@ async def _announce(member: Member, url: str) -> None:
 
 
 async def first_weights(member: Member) -> Path | None:
-    """The folder of the newest version that is here, else of the newest one, waiting for it to be published and found.
+    """The folder of the newest version that is here, else of the newest or of version 0, waiting for one to be found.
 
     Any will do for a start: tokenizer and template are the same in all, and whoever comes back is waited for by
     submissions that are open now. None where the run is over before any could be had.
@@ -141,23 +141,18 @@ async def first_weights(member: Member) -> Path | None:
     waited = False
     while not member.record.is_over:
         await member.sync()
-        latest = member.record.latest
-        if latest is not None:
+        for version in await asyncio.to_thread(member.to_start_with):
             try:
-                return await member.weights(await asyncio.to_thread(_newest_here, member, latest))
+                return await member.weights(version)
+            except SpecMismatch:
+                continue  # which was said
             except NotFound as error:
-                event("weights not found yet, trying again", version=latest, reason=error)
-        elif not waited:
+                event("weights not found yet, trying again", version=version, reason=error)
+        if member.record.latest is None and not waited:
             event("waiting for the trainer to publish version 0")
             waited = True
         await member.wait()
     return None
-
-
-def _newest_here(member: Member, latest: Version) -> Version:
-    """The newest version whose every chunk is here, or `latest`. Blocking."""
-    versions = map(Version, range(latest, -1, -1))
-    return next((version for version in versions if member.held(version) is not None), latest)
 
 
 async def prepared_tasks(member: Member, folder: Path) -> Taskset:

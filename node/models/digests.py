@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 
 from pydantic_core import from_json
 
-from node.errors import ConfigError, Malformed
+from node.errors import Malformed
 from node.tensors import TensorEntry, read_tensors
 
 MAX_JSON_BYTES = 64 * 2**20  # tokenizer.json of the largest vocabularies is about 35 MB
@@ -40,8 +40,8 @@ def model_facts(folder: Path) -> ModelFacts:
     """The facts of `folder`, after `require_model_folder`.
 
     Raises:
-        ConfigError: not a usable model folder.
-        Malformed: one of its files is not what its name says.
+        Malformed: not a usable model folder, or one of its files is not what its name says.
+        OSError: a file could not be read.
     """
     config = require_model_folder(folder)
     table = tensor_table(folder)
@@ -66,20 +66,20 @@ def require_model_folder(folder: Path) -> dict[str, Any]:
     """The parsed config.json of a folder that can be used: weights only as safetensors, and no code of its own.
 
     Raises:
-        ConfigError: a file is missing, or the model wants code of its own to be run.
-        Malformed: config.json is not JSON.
+        Malformed: a file is missing, config.json is not JSON, or the model wants code of its own to be run.
+        OSError: a file could not be read.
     """
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder")
+        raise Malformed(f"{folder} is not a folder")
     for name in ("config.json", "tokenizer.json"):
         if not _has(folder, name):
-            raise ConfigError(f"{folder} has no {name}: it is not a model folder that can be used here")
+            raise Malformed(f"{folder} has no {name}: it is not a model folder that can be used here")
     if not weight_files(folder):
-        raise ConfigError(f"{folder} has no weights as .safetensors; other formats can run code and are never loaded")
+        raise Malformed(f"{folder} has no weights as .safetensors; other formats can run code and are never loaded")
     config = _json_object(folder / "config.json")
     tokenizer = _json_object(folder / "tokenizer_config.json") if _has(folder, "tokenizer_config.json") else {}
     if "auto_map" in config or "auto_map" in tokenizer:
-        raise ConfigError(f"{folder} asks for code of its own (auto_map); such models are never loaded")
+        raise Malformed(f"{folder} asks for code of its own (auto_map); such models are never loaded")
     return config
 
 

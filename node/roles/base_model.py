@@ -6,6 +6,7 @@ from ledger.base import Digest
 from node.errors import Malformed, SpecMismatch
 from node.models.digests import ModelFacts, model_facts
 from node.runspec import ModelSpec
+from node.shards.layout import disk
 
 COMPARED = ("architecture", "config", "tokenizer", "chat_template", "generation_config", "vocabulary")
 
@@ -14,8 +15,7 @@ def model_spec(folder: Path, manifest_root: Digest) -> ModelSpec:
     """What a RunSpec says of the model in `folder`.
 
     Raises:
-        ConfigError: not a usable model folder.
-        Malformed: its weights are not bfloat16, or it has no EOS id.
+        Malformed: not a usable model folder, its weights are not bfloat16, or it has no EOS id.
     """
     facts = model_facts(folder)
     if facts.dtype != "bfloat16":
@@ -34,8 +34,15 @@ def model_spec(folder: Path, manifest_root: Digest) -> ModelSpec:
 
 
 def require_model(folder: Path, spec: ModelSpec) -> None:
-    """Raises: SpecMismatch: a file beside the weights is not the run's; the message names it."""
-    facts: ModelFacts = model_facts(folder)
+    """Whether `folder`, whoever it is from, can be the run's model.
+
+    Raises:
+        SpecMismatch: a file beside the weights is not the run's; the message names it.
+        Malformed: not a usable model folder.
+        StoreError: the disk failed.
+    """
+    with disk(f"weights in {folder}"):
+        facts: ModelFacts = model_facts(folder)
     for name in COMPARED:
         ours, theirs = getattr(facts, name), getattr(spec, name)
         if ours != theirs:

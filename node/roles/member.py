@@ -1,9 +1,10 @@
 """What every role of a run has: the chain, its record, the weights, the peers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from ledger.base import Address, Event, Ledger, Run, Version
@@ -11,7 +12,7 @@ from ledger.errors import LedgerError, Unconfirmed, Unreachable
 from ledger.messages import Domain
 from node.clock import Clock
 from node.config import Settings, StateFolder
-from node.errors import Malformed, NotFound, SpecMismatch, StoreError
+from node.errors import Malformed, NodeError, NotFound, SpecMismatch, StoreError
 from node.log import event, warn
 from node.peers.client import PeerClient
 from node.progress import Progress
@@ -42,6 +43,7 @@ class Member:
     peers: PeerClient
     clock: Clock
     wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
+    refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
     looked: float = float("-inf")  # when the chain was last read, monotonic
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     chronicle: Chronicle = field(init=False)
@@ -107,13 +109,31 @@ class Member:
 
         Raises:
             NotFound: unpublished, or no peer has it now.
-            SpecMismatch: its config, tokenizer or template is not the run's.
+            SpecMismatch: what the trainer published is not a model of this run; it is asked for no more.
+            StoreError: the disk is full or failed.
         """
-        folder = await asyncio.to_thread(self.held, version)
-        if folder is None:
-            folder = await self._fetch(version)
-        await asyncio.to_thread(require_model, folder, self.spec.model)
+        if version in self.refused:
+            raise self.refused[version]
+        try:
+            folder = await asyncio.to_thread(self.held, version) or await self._fetch(version)
+            await asyncio.to_thread(require_model, folder, self.spec.model)
+        except (Malformed, SpecMismatch) as error:
+            await asyncio.to_thread(self._require_intact, version)
+            raise self.refuse(version, error) from error
         return folder
+
+    def _require_intact(self, version: Version) -> None:
+        """Raises: NotFound: what is wrong with the weights was this disk's doing; they are removed."""
+        root = self.record.root(version)
+        if root is not None and self.held(version) is not None and not self.checkpoints.recheck(root):
+            raise NotFound(f"version {version} had changed on this disk and was removed")
+
+    def refuse(self, version: Version, why: NodeError) -> SpecMismatch:
+        """Has `version` passed over from now on, which is said once; the error to raise."""
+        if version not in self.refused:
+            self.refused[version] = SpecMismatch(f"version {version} is of no use here: {why}")
+            warn("weights refused, going on with other versions", version=version, reason=why)
+        return self.refused[version]
 
     async def _fetch(self, version: Version) -> Path:
         root = self.record.root(version)
@@ -153,23 +173,48 @@ class Member:
                 try:
                     await self.weights(version)
                     pause = FIRST_PAUSE_SECONDS
-                except (NotFound, Malformed, SpecMismatch, StoreError) as error:
+                    break  # what is missing is another list now
+                except SpecMismatch:
+                    continue  # which was said
+                except (NotFound, StoreError) as error:
                     warn("weights not had yet, trying again", version=version, reason=error, seconds=pause)
                     await self.clock.sleep(pause)
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
             await self.wait()
 
     def _missing(self) -> list[Version]:
-        """Versions to fetch, the newest first, those that are wanted after it."""
-        latest = () if self.record.latest is None else (self.record.latest,)
-        return [version for version in (*latest, *sorted(self.wanted)) if self.held(version) is None]
+        """Versions to fetch: those newer than what is here, the newest first, and then those that are wanted."""
+        useful = [version for version in (*self._newer(), *sorted(self.wanted)) if version not in self.refused]
+        return [version for version in useful if self.held(version) is None]
+
+    def _newer(self) -> Iterator[Version]:
+        """The latest version, and before it those that work could go on with, down to one that is here."""
+        for version in self._published():
+            if version != self.record.latest and not self.record.is_open(version):
+                return
+            yield version
+            if self._usable(version):
+                return
+
+    def _published(self) -> Iterator[Version]:
+        """Every version, the newest first."""
+        return map(Version, reversed(range(len(self.record.checkpoints))))
+
+    def _usable(self, version: Version) -> bool:
+        return version not in self.refused and self.held(version) is not None
 
     def newest_held(self) -> Version | None:
-        """The newest open version whose weights are here."""
-        latest = self.record.latest
-        for version in range(latest if latest is not None else -1, -1, -1):
-            if not self.record.is_open(Version(version)):
-                return None
-            if self.held(Version(version)) is not None:
-                return Version(version)
-        return None
+        """The newest open version whose weights are here, and of use."""
+        open_versions = takewhile(self.record.is_open, self._published())
+        return next(filter(self._usable, open_versions), None)
+
+    def has_other(self, version: Version) -> bool:
+        """Whether there is another open version that may be of use, here or elsewhere."""
+        open_versions = takewhile(self.record.is_open, self._published())
+        return any(other != version and other not in self.refused for other in open_versions)
+
+    def to_start_with(self) -> list[Version]:
+        """Versions of any of which tokenizer and template will do: those here, the newest first; then others."""
+        published = [version for version in self._published() if version not in self.refused]
+        here = [version for version in published if self.held(version) is not None]
+        return list(dict.fromkeys([*here, *published[:1], *published[-1:]]))

@@ -25,7 +25,7 @@ from ledger.errors import (
     VersionNotOpen,
 )
 from ledger.journal import SlotTaken
-from node.errors import ConfigError, EngineError, NodeError, NotFound
+from node.errors import ConfigError, EngineError, NodeError, NotFound, SpecMismatch
 from node.log import event, warn
 from node.record import Submission
 from node.roles.handover import Handover
@@ -67,6 +67,7 @@ class Worker:
     maker: Maker
     handover: Handover
     failures: int = 0  # of the engine, in a row
+    ran: set[Version] = field(default_factory=set)  # of which the engine has made a slot
     unsent: bool = True  # whether a finished file may lie here that was not committed
     refused: Pauses[Situation] = field(init=False)  # in which nothing could be submitted
     said: type[Exception] | None = None  # why, as it was last said
@@ -119,11 +120,15 @@ class Worker:
         except NotFound as error:
             self._rest("weights not here, looking again", error, version=assignment.version)
             return False
+        except SpecMismatch:  # which was said: another version is next
+            self._drop_ahead()
+            return False
         except EngineError as error:
             self._drop_ahead()
-            self._count_failure(error)
+            self._count_failure(error, assignment)
             return False
         self.failures = 0
+        self.ran.add(assignment.version)
         return await self._submit(work)
 
     async def _made(self, assignment: Assignment) -> Work:
@@ -223,15 +228,23 @@ class Worker:
             self.said = kind
             warn(what, **which, reason=error)
 
-    def _count_failure(self, error: EngineError) -> None:
-        """Raises: EngineError: it has failed too often to be an accident."""
+    def _count_failure(self, error: EngineError, assignment: Assignment) -> None:
+        """Passes over a version on which it has failed too often to be an accident, if the weights may be to blame.
+
+        Raises: EngineError: it had run this version before, or there is nothing that it has run or may run.
+        """
         self.failures += 1
-        if self.failures >= ENGINE_TRIES:
+        if self.failures < ENGINE_TRIES:
+            warn("engine failed, trying again", reason=error)
+            return
+        version, member = assignment.version, self.member
+        if version in self.ran or not (self.ran or member.has_other(version)):
             raise EngineError(
                 f"{self.maker.engine.name} failed {self.failures} times in a row ({error}). Nothing was committed. "
                 "Free memory or choose fewer --threads, and start again: it goes on where it stopped."
             ) from error
-        warn("engine failed, trying again", reason=error)
+        member.refuse(version, error)
+        self.failures = 0
 
     async def _submit(self, work: Work) -> bool:
         what = work.claim

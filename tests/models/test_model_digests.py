@@ -96,14 +96,14 @@ def test_a_tensor_in_two_files_is_malformed(folder: Path) -> None:
 def test_a_folder_without_what_it_needs_is_refused(folder: Path, name: str) -> None:
     (folder / name).unlink()
 
-    with pytest.raises(ConfigError):
+    with pytest.raises(Malformed):
         require_model_folder(folder)
 
 
 def test_pickled_weights_do_not_count(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
-    with pytest.raises(ConfigError, match="can run code"):
+    with pytest.raises(Malformed, match="can run code"):
         require_model_folder(folder)
 
 
@@ -111,7 +111,7 @@ def test_pickled_weights_do_not_count(folder: Path) -> None:
 def test_a_model_that_wants_its_own_code_is_refused(folder: Path, name: str) -> None:
     change(folder / name, auto_map={"AutoConfig": "evil.Config"})
 
-    with pytest.raises(ConfigError, match="auto_map"):
+    with pytest.raises(Malformed, match="auto_map"):
         require_model_folder(folder)
 
 
