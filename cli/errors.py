@@ -19,16 +19,15 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         from ledger.errors import LedgerError
         from node.errors import NodeError
-        from node.log import complain, configure
+        from node.log import complain, event
 
-        configure(None, json_lines=False)
         try:
             command(*args, **kwargs)
         except (NodeError, LedgerError) as error:
             complain(error)
             raise typer.Exit(exit_code(error)) from None
         except (KeyboardInterrupt, asyncio.CancelledError):
-            typer.echo("stopped", err=True)
+            event("stopped")
             raise typer.Exit(FAILED) from None
 
     return run

@@ -1,13 +1,12 @@
 """`intellect-node`: one program for contributors, validators, trainers, relays, and local test networks."""
 
 import sys
-import traceback
 from typing import Annotated
 
 import typer
 
 from cli import devnet, journal, queries, roles, runs, stake, wallet
-from cli.errors import BUG
+from cli.errors import BUG, FAILED, USAGE
 
 app = typer.Typer(
     name="intellect-node",
@@ -46,14 +45,28 @@ def root(
 
 
 def main() -> None:
-    """Runs the command line. A bug is said to be one, with exit code 70."""
+    """Runs the command line. A bug is said to be one, with exit code 70.
+
+    Whether lines are JSON has to be known before anything of the command line can be wrong.
+    """
+    from node.log import complain, configure
+
+    json_lines = "--log-json" in sys.argv[1:]
+    role = next((roles.ROLES[word] for word in sys.argv[1:] if word in roles.ROLES), None)
+    configure(role if json_lines else None, json_lines=json_lines)
     try:
-        app()
-    except Exception as error:  # the outermost place: whatever gets here is a bug of ours
-        traceback.print_exc()
-        typer.echo(
-            f"error: this is a bug in intellect-node ({type(error).__name__}): please report the lines above. "
+        sys.exit(app(standalone_mode=not json_lines))
+    except Exception as error:  # the outermost place: whatever gets here is a bug of ours, or JSON wants it
+        if said := getattr(error, "format_message", None):  # typer's, of a command line that it does not take
+            complain(error, said())
+            sys.exit(USAGE)
+        if isinstance(error, typer.Abort):
+            complain(error, "stopped")
+            sys.exit(FAILED)
+        complain(
+            error,
+            f"this is a bug in intellect-node ({type(error).__name__}): please report the trace. "
             "Nothing on disk or on chain was lost; running the same command again goes on from there.",
-            err=True,
+            bug=True,
         )
         sys.exit(BUG)

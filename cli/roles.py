@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ledger.base import Ledger
     from node.config import Home, Settings
 
+ROLES = {"join": "worker", "validate": "validator", "train": "trainer", "relay": "relay"}  # by command
+
 Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 Port = Annotated[int, typer.Option("--port", help="Port to listen on; 0 takes a free one.", min=0, max=65535)]
 Advertise = Annotated[str | None, typer.Option("--advertise", help="URL under which other nodes reach this one.")]
@@ -125,11 +127,12 @@ def train(
 ) -> None:
     """Train: turn accepted rollouts into the next version, publish it, serve the weights."""
     from node.launch import training
+    from node.log import event
     from node.models.resolve import resolve
     from node.runtime import run_trainer
 
     place, account = _account(home, wallet, password_file)
-    base = resolve(model, lambda line: typer.echo(line, err=True))
+    base = resolve(model, event)
     settings = _settings(place, run, host, port, advertise, allow_private, threads)
     plan = training(model, base, batch, learning_rate)
     _run("trainer", run_trainer(settings, _connector(rpc, deployment, place), account, plan), log_json)

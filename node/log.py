@@ -9,6 +9,7 @@ import logging
 import math
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -36,22 +37,32 @@ def warn(what: str, /, **fields: object) -> None:
     LOGGER.warning(what, extra={"fields": _fields(fields)})
 
 
-def complain(error: Exception) -> None:
-    """Says why a command ends: among JSON lines as one of them, else as it is."""
+def complain(error: Exception, why: str | None = None, *, bug: bool = False) -> None:
+    """Says why a command ends, in `error`'s words where there are no better ones, and of a bug where it happened: among
+    JSON lines as one of them, else as it is."""
     if any(isinstance(handler.formatter, _JsonLines) for handler in LOGGER.handlers):
-        LOGGER.error("error", extra={"fields": {"reason": _plain(error), "kind": type(error).__name__}})
-    else:
-        print(f"error: {error}", file=sys.stderr)
+        fields = {"reason": _plain(why or error), "kind": type(error).__name__}
+        LOGGER.error("error", exc_info=error if bug else None, extra={"fields": fields})
+        return
+    if bug:
+        traceback.print_exception(error)
+    print(f"error: {why or error}", file=sys.stderr)
 
 
 def configure(role: str | None, *, json_lines: bool) -> None:
-    """Sends events to standard error, each with its time and `role`; without a role, a command's, as they are."""
+    """Sends events to standard error, each with its time and `role`; without a role, a command's, as they are.
+
+    Among JSON lines even what libraries and Python itself warn of is one.
+    """
     handler = _Console(sys.stderr, lively=not json_lines)
     handler.setFormatter(_JsonLines(role or "") if json_lines else _Lines(role) if role else _Bare())
     for logger in (LOGGER, *map(logging.getLogger, LIBRARIES)):
         logger.handlers = [handler]
         logger.setLevel(logging.INFO)
         logger.propagate = False
+    if json_lines:
+        logging.getLogger().handlers = [handler]
+        logging.captureWarnings(True)
 
 
 def live(key: object, text: str | None) -> bool:
@@ -197,7 +208,12 @@ class _Lines(_Bare):
 class _JsonLines(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat()
-        shown = {"time": time, "role": self.role, "level": record.levelname.lower(), "event": record.getMessage()}
+        shown = {
+            "time": time,
+            "role": self.role,
+            "level": record.levelname.lower(),
+            "event": _harmless(record.getMessage()),
+        }
         bug = {"traceback": "\n".join(self._traceback(record))} if record.exc_info else {}
         return json.dumps(
             shown | getattr(record, "fields", {}) | shown | bug
