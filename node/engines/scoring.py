@@ -37,8 +37,16 @@ def choose(logits_BV: torch.Tensor, places_B4: Places, temperature: float) -> Ch
     Raises:
         EngineError: a logit is NaN or infinite.
     """
+    choice = choose_unchecked(logits_BV, places_B4, temperature)
+    _require_finite(choice.logprobs)
+    return choice
+
+
+def choose_unchecked(logits_BV: torch.Tensor, places_B4: Places, temperature: float) -> Choice:
+    """As `choose`, without waiting for a GPU: where a logit is NaN or infinite, a log-probability is NaN and its
+    token some token, so that a batch goes on until who notes it sees."""
     scores = _row_scores(logits_BV, places_B4, temperature, None)
-    return Choice(scores.tokens, scores.logprobs)
+    return Choice(scores.tokens.clamp_min(0), scores.logprobs)
 
 
 def weigh(logits_BV: torch.Tensor, places_B4: Places, tokens_B: torch.Tensor, temperature: float) -> TokenScores:
@@ -48,6 +56,7 @@ def weigh(logits_BV: torch.Tensor, places_B4: Places, tokens_B: torch.Tensor, te
         EngineError: a logit is NaN or infinite.
     """
     scores = _row_scores(logits_BV, places_B4, temperature, tokens_B)
+    _require_finite(scores.logprobs)
     return TokenScores(scores.logprobs, scores.best - scores.second, scores.best - scores.own)
 
 
@@ -55,10 +64,12 @@ def _row_scores(
     logits_BV: torch.Tensor, places_B4: Places, temperature: float, tokens_B: torch.Tensor | None
 ) -> device.RowScores:
     on_cpu = logits_BV.device.type == "cpu"
-    scores = (_compiled if on_cpu else device.row_scores)(logits_BV, places_B4, temperature, tokens_B)
-    if not bool(torch.isfinite(scores.logprobs).all()):
+    return (_compiled if on_cpu else device.row_scores)(logits_BV, places_B4, temperature, tokens_B)
+
+
+def _require_finite(logprobs_B: torch.Tensor) -> None:
+    if not bool(torch.isfinite(logprobs_B).all()):
         raise EngineError("the model's logits are not finite: its weights are broken, or this machine is")
-    return scores
 
 
 def _compiled(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hashing.sampling import key_of, noise, places
-from node.engines.scoring import choose, weigh
+from node.engines.scoring import choose, choose_unchecked, weigh
 from node.errors import EngineError
 
 SEED = b"\x15" * 32
@@ -57,3 +57,14 @@ def test_logits_that_are_not_finite_are_an_error(bad: float, dtype: torch.dtype)
         choose(broken, PLACES, 1.0)
     with pytest.raises(EngineError):
         weigh(broken, PLACES, torch.tensor([0, 0]), 1.0)
+
+
+def test_an_unchecked_choice_says_what_is_not_finite_and_stays_in_the_vocabulary() -> None:
+    broken = LOGITS.clone()
+    broken[0, 3] = float("nan")
+
+    choice = choose_unchecked(broken, PLACES, 2.0)
+
+    assert choice.logprobs.isnan().tolist() == [True, False]
+    assert 0 <= int(choice.tokens[0]) < 6
+    assert int(choice.tokens[1]) == SCORES[1].argmax()

@@ -19,7 +19,7 @@ import torch
 from vllm.v1.outputs import SamplerOutput
 
 from hashing.sampling import key_of, places
-from node.engines.scoring import Choice, choose
+from node.engines.scoring import Choice, choose_unchecked
 from node.engines.vllm.traces import Look, Proven, Trace
 from node.rollouts.rollout import Replay
 
@@ -78,7 +78,7 @@ class SeededSampler(torch.nn.Module):
         positions = [length - request.prompt_length for length, request in zip(lengths, requests, strict=True)]
         drawn = [max(position, 0) for position in positions]  # of a prompt that is not complete: drawn, and dropped
         places_B4 = places([r.key for r in requests], [r.row for r in requests], drawn)
-        choice = choose(logits, places_B4, self._temperature)
+        choice = choose_unchecked(logits, places_B4, self._temperature)
         self._look(requests, lengths)
         if self._notes:
             dropped = runner.discard_request_mask.np[:count]
