@@ -200,7 +200,7 @@ def test_a_patch_is_that_of_a_fresh_load_and_one_that_breaks_the_model_is_said(
     engine.patch([Change(update.name, np.array([0]), np.array([0x7FC0], np.uint16))])  # NaN
 
     assert digest == fresh.weights_digest()
-    with pytest.raises(EngineError, match=r"gave up: EngineError: .*not finite"):
+    with pytest.raises(EngineError, match=r"gave up: RuntimeError: .*not finite"):
         engine.generate(SEED, PROMPTS, quiet)
     require_gone(engine, process)
 
