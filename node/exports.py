@@ -45,7 +45,7 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
         ConfigError: the version is not published, or only private addresses could be asked.
         NotFound: no peer has it now.
     """
-    _, record = await read_record(ledger, run)
+    spec, record = await read_record(ledger, run)
     root = record.root(Version(version))
     if root is None:
         raise ConfigError(f"version {version} is not published: the latest is {record.latest}")
@@ -54,12 +54,13 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     if held is not None:
         return held
     sources = _askable(record, version, allow_private)
+    base = Digest(bytes.fromhex(spec.model.manifest_root))
     private = "" if allow_private else ", private addresses left out (--allow-private)"
     say(f"version {version}: nodes that may hold it: {len(sources)}{private}")
     progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
     async with session(allow_private) as http:
         with progress:
-            folder = await Downloader(store, http, lambda: sources).fetch(root, progress)
+            folder = await Downloader(store, http, lambda: sources, base=base).fetch(root, progress)
     say(f"version {version} fetched in {seconds_text(progress.seconds)}")
     return folder
 

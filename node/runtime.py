@@ -106,7 +106,8 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
     with locked(state.lock):
         async with session(settings.allow_private) as http:
             store = CheckpointStore(state.checkpoints)
-            downloader = Downloader(store, http, lambda: weight_sources(record, ledger.account), clock)
+            base = Digest(bytes.fromhex(spec.model.manifest_root))
+            downloader = Downloader(store, http, lambda: weight_sources(record, ledger.account), clock, base=base)
             yield Member(ledger, run, spec, record, settings, state, store, downloader, PeerClient(http), clock)
 
 

@@ -49,6 +49,7 @@ class Member:
     chronicle: Chronicle = field(init=False)
 
     def __post_init__(self) -> None:
+        self.record.clock = self.clock
         self.chronicle = Chronicle(self.record, self.ledger.account, self.clock)
 
     @property
@@ -139,18 +140,23 @@ class Member:
         root = self.record.root(version)
         if root is None:
             raise NotFound(f"version {version} is not published")
+        await self.evict()  # before: also what was begun and could never be had makes room
         with Progress("downloading", "bytes", self.clock, resumes=True, version=version) as progress:
             folder = await self.downloader.fetch(root, progress)
         event("weights fetched", version=version, **progress.summary(), root=root)
-        await self.evict()
         return folder
 
     async def evict(self) -> None:
-        """Deletes the weights that nobody needs: all but the newest versions, version 0, and what is wanted."""
-        kept = {checkpoint.manifest_root for checkpoint in self.record.checkpoints[-self.settings.keep_versions :]}
-        kept |= {root for version in (0, *self.wanted) if (root := self.record.root(Version(version))) is not None}
+        """Deletes the weights that nobody needs: all but the newest versions, version 0, what is wanted, and what work
+        goes on with."""
         with put_off("old weights not deleted"):
-            await asyncio.to_thread(self.checkpoints.keep, kept)
+            await asyncio.to_thread(self._evict)
+
+    def _evict(self) -> None:
+        newest = list(self._published())[: self.settings.keep_versions]
+        in_use = self.newest_held()
+        kept = {Version(0), *newest, *self.wanted, *(() if in_use is None else (in_use,))}
+        self.checkpoints.keep({root for version in kept if (root := self.record.root(version)) is not None})
 
     @asynccontextmanager
     async def following_weights(self) -> AsyncIterator[None]:

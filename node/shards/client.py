@@ -10,10 +10,10 @@ import aiohttp
 
 from ledger.base import Digest
 from node.clock import Clock, SystemClock
-from node.errors import NotFound
+from node.errors import Malformed, NotFound
 from node.progress import OnProgress
 from node.shards.asking import Asker
-from node.shards.manifest import Manifest
+from node.shards.manifest import CHUNK_BYTES, Manifest
 from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 from node.shards.transfer import Pace, Transfer
@@ -21,6 +21,7 @@ from node.transport import Timeouts
 
 Sources = Callable[[], Sequence[str]]  # base URLs, asked for anew all the time: peers come and go
 
+SPARE_BYTES = CHUNK_BYTES  # that a version may have more than the base: its tensors, and so its size, are the same
 MANIFESTS_AT_ONCE = 4  # sources asked for one beside each other
 
 
@@ -33,7 +34,7 @@ class Downloader:
     """Fetches checkpoints into `store`. What it learns of sources lasts as long as it does.
 
     Memory: `pace.parallel` chunks in flight. `sources` are base URLs, hostile; `session` decides which addresses are
-    reached (`node.transport.session`).
+    reached (`node.transport.session`). `base` is the root of the checkpoint that all others are versions of.
     """
 
     store: CheckpointStore
@@ -43,6 +44,7 @@ class Downloader:
     rng: random.Random = field(default_factory=random.Random)
     pace: Pace = field(default_factory=Pace)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    base: Digest | None = None
     selection: Selection = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,17 +57,20 @@ class Downloader:
 
         Raises:
             NotFound: nothing came from any source for `pace.patience_seconds`; the message says what was tried.
-            Malformed: the manifest that the root names is over this protocol's limits.
+            Malformed: the manifest that the root names is over this protocol's limits, or larger than a version of
+                `base` can be; nothing was taken then.
             StoreError: the disk is full or failed.
         """
         here = await asyncio.to_thread(self.store.complete, root)
         if here is not None:
             return here
         asker = Asker(self.session, self.timeouts, self.selection, self.clock.monotonic)
-        manifest = await asyncio.to_thread(self.store.resume, root)
-        if manifest is None:
-            manifest = await self._manifest(asker, root)
-            await asyncio.to_thread(self.store.begin, manifest)
+        manifest = await self._known(asker, root)
+        if self.base is not None and root != self.base:
+            base = await self._known(asker, self.base)
+            _require_no_larger(manifest, base)
+            await asyncio.to_thread(self.store.remember, base)  # others will ask for it here
+        await asyncio.to_thread(self.store.begin, manifest)
         await Transfer(self.store, manifest, root, asker, self.selection, self.sources, self.clock, self.pace).run(
             progress
         )
@@ -73,6 +78,9 @@ class Downloader:
         if here is None:
             raise NotFound(f"checkpoint {root.hex()} was evicted while it was received")
         return here
+
+    async def _known(self, asker: Asker, root: Digest) -> Manifest:
+        return await asyncio.to_thread(self.store.known, root) or await self._manifest(asker, root)
 
     async def _manifest(self, asker: Asker, root: Digest) -> Manifest:
         started = self.clock.monotonic()
@@ -108,3 +116,8 @@ class Downloader:
         except TimeoutError:
             self.selection.failed(source, f"no manifest within {self.pace.manifest_seconds:g} s")
             return None
+
+
+def _require_no_larger(manifest: Manifest, base: Manifest) -> None:
+    if manifest.size > base.size + SPARE_BYTES:
+        raise Malformed(f"its manifest claims {manifest.size} bytes, and the run's base model has {base.size}")

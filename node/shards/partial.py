@@ -1,4 +1,6 @@
-"""A checkpoint while it is received: preallocated files, and a byte per verified chunk beside them.
+"""A checkpoint while it is received: files with holes, and a byte per verified chunk beside them.
+
+Only chunks that have come take room: what a manifest claims costs nothing.
 
 A byte is written after its chunk and never torn, so a killed process loses at most what it was writing, and two
 processes that fetch into one folder do not undo each other's marks. What the marks claim is hashed again by `prepare`,
@@ -17,6 +19,8 @@ from node.shards.holding import Holding, Place
 from node.shards.layout import disk
 
 VERIFIED = b"\x01"
+RESERVED_SHARE = 20  # a twentieth of the disk stays free for rollouts, the chain's journal and the system
+MAX_RESERVED_BYTES = 1 << 30
 
 
 def prepare(holding: Holding, marks: Path) -> None:
@@ -29,7 +33,7 @@ def prepare(holding: Holding, marks: Path) -> None:
         holding.folder.mkdir(exist_ok=True)
         _require_room(holding)
         for file in holding.manifest.files:
-            _allocate(holding.folder / file.name, file.size)
+            _make(holding.folder / file.name, file.size)
         marked = marks.read_bytes() if marks.exists() else b""
         if len(marked) != holding.manifest.chunks:
             marked = bytes(holding.manifest.chunks)
@@ -91,23 +95,23 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
         os.close(descriptor)
 
 
-def _allocate(path: Path, size: int) -> None:
+def _make(path: Path, size: int) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if size and hasattr(os, "posix_fallocate"):  # not on macOS
-            os.posix_fallocate(descriptor, 0, size)
         os.ftruncate(descriptor, size)
     finally:
         os.close(descriptor)
 
 
 def _require_room(holding: Holding) -> None:
-    free = shutil.disk_usage(holding.folder).free
+    usage = shutil.disk_usage(holding.folder)
+    reserved = min(usage.total // RESERVED_SHARE, MAX_RESERVED_BYTES)
     paths = [holding.folder / file.name for file in holding.manifest.files]
     there = sum(path.stat().st_blocks * 512 for path in paths if path.exists())
     missing = holding.manifest.size - there
-    if missing > free:
+    if missing > usage.free - reserved:
         raise StoreError(
             f"checkpoint {holding.root.hex()[:16]} needs {missing / 1e9:.1f} GB more, and {holding.folder.parent} has "
-            f"{free / 1e9:.1f} GB free: make room, or choose another data folder"
+            f"{usage.free / 1e9:.1f} GB free, of which {reserved / 1e9:.1f} GB stay so: make room, or choose another "
+            "data folder"
         )

@@ -34,7 +34,7 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
     async def manifest(request: web.Request) -> web.StreamResponse:
         root = Digest(_digest(request, "root"))
         _wait_seconds(request, permitted=False)
-        path = store.manifest_path(root)
+        path = await asyncio.to_thread(store.manifest_path, root)
         try:
             return await _send(request, (path, 0, await asyncio.to_thread(_size, path)), "application/json")
         except FileNotFoundError as error:

@@ -124,16 +124,15 @@ class CheckpointStore:
         )
         return root
 
-    def resume(self, root: Digest) -> Manifest | None:
-        """`begin` for a checkpoint whose manifest is here already; None if it is not.
-
-        Raises: StoreError.
-        """
+    def known(self, root: Digest) -> Manifest | None:
+        """The manifest, if it is here, be anything else of the checkpoint here or not. Raises: StoreError."""
         with disk(f"cannot read the manifest of {root.hex()}"):
-            manifest = self._layout.load_manifest(root)
-        if manifest is not None:
-            self.begin(manifest)
-        return manifest
+            return self._layout.load_manifest(root)
+
+    def remember(self, manifest: Manifest) -> None:
+        """Keeps the manifest alone. Raises: StoreError."""
+        with self._changing, disk("cannot write a manifest"):
+            self._layout.save_manifest(manifest)
 
     def write_chunk(self, root: Digest, file: int, chunk: int, data: bytes) -> None:
         """Stores chunk `chunk` of file `file` (both from 0), wherever the checkpoint has those bytes.
@@ -161,8 +160,10 @@ class CheckpointStore:
 
     def manifest_path(self, root: Digest) -> Path:
         """The file that hashes to `root`; it may be evicted a moment later. Raises: NotFound."""
-        self._holding(root)
-        return self._layout.manifest(root)
+        path = self._layout.manifest(root)
+        if not path.is_file():
+            raise NotFound(f"the manifest of checkpoint {root.hex()} is not here")
+        return path
 
     def have(self, root: Digest) -> bytes:
         """Bitmap of verified chunks (`Holding.bitmap`). Raises: NotFound."""

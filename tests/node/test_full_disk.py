@@ -1,6 +1,7 @@
 """A disk that is really full: what cannot be written is said, nothing is lost, and all goes on once there is room."""
 
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from node.errors import ConfigError, StoreError
 from node.files import require_writable, write_atomically
 from node.models.resolve import resolve
 from node.rollouts.store import RolloutStore
+from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 from node.shards.store import CheckpointStore
 from tests.node.small_disk import PAGE, Disk
 
@@ -52,6 +54,14 @@ def test_weights_are_published_whole_or_not_at_all(disk: Disk) -> None:
     folder = store.complete(root)
     assert folder is not None
     assert (folder / "model.safetensors").read_bytes() == (base / "model.safetensors").read_bytes()
+
+
+def test_a_download_is_not_begun_into_the_last_of_a_disk(disk: Disk) -> None:
+    store = CheckpointStore(disk.folder / "weights")
+    size = shutil.disk_usage(disk.folder).free // CHUNK_BYTES * CHUNK_BYTES  # all of it
+
+    with pytest.raises(StoreError, match=r"needs 0\.0 GB more.* stay so: make room"):
+        store.begin(Manifest((FileEntry("a", size, (bytes(32),) * (size // CHUNK_BYTES)),), ()))
 
 
 def test_a_model_is_built_into_the_cache_once_there_is_room(disk: Disk) -> None:

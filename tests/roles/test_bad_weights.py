@@ -12,6 +12,7 @@ from ledger.base import State, Version
 from node.errors import EngineError
 from node.roles.relay import Relay
 from node.runtime import first_weights, policy_of
+from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 from tests.roles.network import TRAINER, Build, Network
 from tests.roles.stage import Engineered, until
 
@@ -76,6 +77,39 @@ async def test_everybody_goes_on_with_the_version_before_when_one_is_no_model_of
     assert await network.live(submission.made.commitment) == State.SETTLED
     assert not any(part.finished for part in parts)
     assert caplog.text.count("weights refused, going on with other versions") == len(parts)
+
+
+async def test_a_version_that_claims_a_whole_disk_is_refused_and_takes_nothing(build: Build) -> None:
+    network = await build(validators=1)
+    validator, worker = (await network.validator()).go(), (await network.worker()).go()
+    origin = await network.part(TRAINER, lambda member: (Relay(member), None))
+    chunks = 1 << 10
+    claim = Manifest((FileEntry("a", chunks * CHUNK_BYTES, (bytes(32),) * chunks),), ())
+    await origin.member.ledger.publish_checkpoint(network.run, Version(1), origin.member.checkpoints.begin(claim))
+
+    await until(lambda: all(1 in part.member.refused for part in (validator, worker)), "both have refused it")
+
+    assert not any(list((part.member.state.checkpoints / "partial").iterdir()) for part in (validator, worker))
+    assert not validator.finished and not worker.finished
+
+
+async def test_what_came_of_versions_that_were_never_whole_is_deleted_before_another_is_fetched(build: Build) -> None:
+    network = await build(validators=1)
+    member = (await network.validator()).member
+    never = [Manifest((FileEntry("a", 1, (bytes([k]) * 32,)),), ()) for k in range(8)]
+    for version in range(1, 8):
+        member.checkpoints.begin(never[version])
+        await network.connect(TRAINER).publish_checkpoint(network.run, Version(version), never[version].root)
+    await member.sync()
+    fetching = asyncio.create_task(member.weights(Version(7)))
+    partial = member.state.checkpoints / "partial"
+
+    await until(lambda: not (partial / never[2].root.hex()).exists(), "version 2 is gone")
+
+    assert {path.name for path in partial.iterdir() if path.is_dir()} == {never[v].root.hex() for v in range(3, 8)}
+    assert member.held(Version(0)) is not None
+    fetching.cancel()
+    await asyncio.gather(fetching, return_exceptions=True)
 
 
 @pytest.mark.parametrize("what", SPOILT)

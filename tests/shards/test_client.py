@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from ledger.base import Digest
-from node.shards.manifest import CHUNK_BYTES, build
+from node.errors import Malformed
+from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.store import CheckpointStore
 from node.transport import Timeouts
 from tests.shards.sources import QUICK, answering, contents, downloader, serving
@@ -181,3 +183,43 @@ async def test_two_downloaders_finish_when_they_share_a_folder(
 
     assert first == second
     assert contents(first) == contents(source)
+
+
+async def test_a_version_that_claims_more_than_the_base_is_refused_and_nothing_of_it_is_taken(
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+) -> None:
+    origin = CheckpointStore(tmp_path / "origin")
+    base = origin.add(source)
+    most = build(source).size + CHUNK_BYTES
+    chunks = -(-most // CHUNK_BYTES)
+    fits = origin.begin(Manifest((FileEntry("a", most, (b"1" * 32,) * (chunks - 1) + (b"2" * 32,)),), ()))
+    larger = origin.begin(Manifest((FileEntry("a", most + 1, (b"1" * 32,) * (chunks - 1) + (b"2" * 32,)),), ()))
+    client = downloader(tmp_path / "leaf", http, [await serving(servers, origin)])
+    client.base = base
+
+    with pytest.raises(Malformed, match=rf"claims {most + 1} bytes, and the run's base model has {build(source).size}"):
+        await client.fetch(larger)
+    assert not list((tmp_path / "leaf" / "partial").iterdir())
+    receiving = asyncio.create_task(client.fetch(fits))
+    while not (tmp_path / "leaf" / "partial" / fits.hex()).exists():
+        assert not receiving.done()
+        await asyncio.sleep(0.01)
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
+
+
+async def test_whoever_has_a_version_hands_on_the_manifest_of_the_base(
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+) -> None:
+    origin = CheckpointStore(tmp_path / "origin")
+    base = origin.add(source)
+    (source / "more").write_bytes(b"more")
+    later = origin.add(source)
+    first = downloader(tmp_path / "first", http, [await serving(servers, origin)])
+    first.base = base
+    await first.fetch(later)
+    second = downloader(tmp_path / "second", http, [await serving(servers, first.store)])
+    second.base = base
+
+    assert contents(await second.fetch(later)) == contents(source)
+    assert first.store.complete(base) is None

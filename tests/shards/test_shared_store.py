@@ -40,7 +40,7 @@ def test_progress_of_both_survives_when_two_stores_share_a_folder(source: Path, 
     second.write_chunk(root, *pieces[3])
 
     third = CheckpointStore(tmp_path / "store")
-    third.resume(root)
+    third.begin(build(source))
 
     assert third.have(root) == bytes([0b1001])
 

@@ -137,7 +137,7 @@ def test_what_is_not_there_is_not_found_when_asked_for(source: Path, tmp_path: P
     with pytest.raises(NotFound):
         store.write_chunk(SOME, 0, 0, b"")
     assert store.complete(SOME) is None
-    assert store.resume(SOME) is None
+    assert store.known(SOME) is None
     assert store.locate(SOME) is None
 
 
@@ -217,7 +217,9 @@ def test_marks_are_not_believed_when_the_bytes_are_wrong(source: Path, tmp_path:
 
     again = CheckpointStore(tmp_path / "store")
 
-    assert again.resume(root) == build(source)
+    manifest = again.known(root)
+    assert manifest == build(source)
+    again.begin(manifest)
     assert again.have(root) == bytes([0b0101])
 
 
@@ -267,6 +269,16 @@ def test_a_checkpoint_is_refused_with_figures_when_there_is_no_room(tmp_path: Pa
 
     with pytest.raises(StoreError, match=r"needs 274\.9 GB more"):
         store.begin(manifest)
+
+
+def test_what_a_manifest_claims_takes_no_room_while_no_chunk_has_come(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    root = store.begin(Manifest((FileEntry("a", 16 * CHUNK_BYTES, (bytes(32),) * 16),), ()))
+
+    claimed = (tmp_path / "store" / "partial" / root.hex() / "a").stat()
+
+    assert claimed.st_size == 16 * CHUNK_BYTES
+    assert claimed.st_blocks * 512 < 100_000
 
 
 def test_a_full_disk_is_a_store_error_when_a_chunk_is_written(source: Path, tmp_path: Path) -> None:
