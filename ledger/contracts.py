@@ -42,7 +42,7 @@ class Contract:
                     raise
                 raise BadAnswer(f"{function}() is said to have reverted, which it never does: {lie}") from lie
 
-        return await self._endpoints.ask(question)
+        return await self._endpoints.insist(lambda: self._endpoints.ask(question))
 
     def call(self, function: str, *arguments: object) -> Call:
         """The transaction that calls `function`."""

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from web3 import AsyncWeb3
 
-from ledger.errors import LedgerError, Reorganised, Unreachable, WrongChain
+from ledger.errors import PASSING, LedgerError, Reorganised, Reverted, Unreachable, WrongChain
 from ledger.interfaces import web3_over
 from ledger.provider import TIMEOUT_SECONDS, Provider, Refused
 from ledger.translation import BadAnswer, reading
@@ -20,6 +20,8 @@ from ledger.translation import BadAnswer, reading
 log = logging.getLogger(__name__)
 
 EACH_SECONDS: Final = 3.0  # for an endpoint that is asked beside others: one that hangs must hold up nothing
+
+REPEAT_SECONDS: Final = 4.0  # before a refusal is asked for again: two of Base's blocks
 
 T = TypeVar("T")
 Web3 = AsyncWeb3[Provider]
@@ -48,6 +50,7 @@ class Endpoints:
         """`chain_id` None takes whatever chain the endpoints serve. Raises: InvalidEndpoint."""
         self._endpoints = [_Endpoint(web3_over(Provider(url, timeout_seconds))) for url in urls]
         self._chain_id = chain_id
+        self.repeat_seconds = REPEAT_SECONDS
         self._genesis: bytes | None = None  # hash of block 0; a chain that is started anew keeps its id
 
     async def ask(self, question: Callable[[Web3], Awaitable[T]]) -> T:
@@ -93,6 +96,22 @@ class Endpoints:
                 return []
 
         return [answer for found in await asyncio.gather(*map(put, self._endpoints)) for answer in found]
+
+    async def insist(self, act: Callable[[], Awaitable[T]]) -> T:
+        """What `act` comes to. A refusal that may end a role is believed only when it is said again after a pause, by
+        another endpoint where there is one: one of the nodes behind a URL may lag, or an answer be made up.
+
+        Raises: as `act`.
+        """
+        try:
+            return await act()
+        except PASSING:
+            raise
+        except Reverted as refusal:
+            log.debug("%s: asked again in %g s", refusal, self.repeat_seconds)
+            self._endpoints.append(self._endpoints.pop(0))
+        await asyncio.sleep(self.repeat_seconds)
+        return await act()
 
     def leave_for(self, w3: Web3, blocks: int) -> None:
         """The endpoint of `w3` is asked first from now on: the one that was lags `blocks` behind it."""

@@ -9,6 +9,7 @@ LedgerError
 |-- WrongChain     the node serves another chain than the deployment's
 |   `-- ChainReplaced (`endpoints`)   it was started anew while this process ran
 |-- Reorganised    blocks that had been read as confirmed were replaced
+|-- Contradicted   what the endpoints say does not fit together, however often it is read
 |-- NotDeployed    no contract, or another one, stands at the deployment's address
 |-- Unconfirmed    sent but not final: look again, never resend
 |-- KeystoreError  a wallet file cannot be used
@@ -43,6 +44,10 @@ class WrongChain(LedgerError):
 
 class Reorganised(LedgerError):
     """Blocks that had been read as confirmed were replaced: what was read is void, and has to be read anew."""
+
+
+class Contradicted(LedgerError):
+    """What the endpoints say of a run does not fit together, and reading it anew has not helped."""
 
 
 class NotDeployed(LedgerError):
@@ -156,6 +161,13 @@ NAMED: dict[str, type[Reverted]] = {
         UnknownRun, InsufficientNativeBalance,
     )
 }  # fmt: skip
+
+
+PASSING: tuple[type[Reverted], ...] = (
+    SlotMismatch, VersionNotOpen, VersionBehind, VersionMismatch, TooManyOpen, AlreadySubmitted, RunIsEnded,
+    PotTooSmall, CheckpointTooSoon,
+)  # fmt: skip
+"""That roles take as the chain having moved on: they look again, so that one which was said in error costs nothing."""
 
 
 def reverted(name: str, values: Mapping[str, object] | None = None) -> Reverted:

@@ -41,7 +41,7 @@ from ledger.following import Mined, Patience
 from ledger.journal import SlotClaim
 from ledger.logs import read_log
 from ledger.signing import Call
-from ledger.transactions import Sender, open_sender
+from ledger.transactions import DEVNET_POLL_SECONDS, REPEAT_POLLS, Sender, open_sender
 from ledger.translation import BadAnswer
 
 
@@ -96,6 +96,8 @@ class EvmLedger:
             await endpoints.keep_genesis()
             ahead = None if await endpoints.is_anvil() else AHEAD_SECONDS
             headers = Headers(endpoints, ahead, deployment.confirmations)
+            if ahead is None:
+                endpoints.repeat_seconds = REPEAT_POLLS * DEVNET_POLL_SECONDS
             await Contracts(endpoints, deployment).require()
             beacons = await BeaconReader.open(endpoints, headers, deployment.confirmations)
             sender: Sender | None = None

@@ -28,6 +28,7 @@ CANNOT_PAY: Final = ("insufficient funds", "insufficient balance")
 
 POLL_SECONDS: Final = 1.0  # half of Base's block time
 DEVNET_POLL_SECONDS: Final = 0.2  # a fifth of anvil's, with --block-time 1
+REPEAT_POLLS: Final = 4  # before a refusal is asked for again: two of Base's blocks
 SIGNING_TRIES: Final = 5  # another process may use the key; each try takes a later nonce
 
 
@@ -45,7 +46,7 @@ class Sender:
         self.address = signer.address
 
     async def send(self, call: Call) -> Mined:
-        """Does `call` and waits until it is mined and confirmed.
+        """Does `call` and waits until it is mined and confirmed. Refusals before are as `Endpoints.insist` says.
 
         A `submit` that was signed before and can still be mined is not signed again: that transaction is followed.
 
@@ -56,15 +57,18 @@ class Sender:
             Unconfirmed: it was sent, and is not final in time.
         """
         for _ in range(SIGNING_TRIES):
-            entry = await self._in_flight(call.claim)
-            if entry is None:
-                await self.simulate(call)
-                async with self._lane:
-                    entry = await self._in_flight(call.claim) or await self._sign_and_send(call)
-            mined = await self._follower.follow(entry)
+            mined = await self._follower.follow(await self._endpoints.insist(lambda: self._sent(call)))
             if mined is not None:
                 return mined
         raise Unconfirmed(f"{call.what}: other transactions keep taking the nonces of {self.address}")
+
+    async def _sent(self, call: Call) -> Entry:
+        entry = await self._in_flight(call.claim)
+        if entry is None:
+            await self.simulate(call)
+            async with self._lane:
+                entry = await self._in_flight(call.claim) or await self._sign_and_send(call)
+        return entry
 
     async def simulate(self, call: Call) -> None:
         """Raises: Reverted, as the call would be now."""
@@ -197,6 +201,7 @@ async def open_sender(
     """
     genesis = await Headers(endpoints).require(0)
     patience = patience or await _patience(endpoints)
+    endpoints.repeat_seconds = REPEAT_POLLS * patience.poll
     written = await asyncio.to_thread(Journal, journal)
     signer = Signer(account, chain_id)
     follower = Follower(endpoints, written, signer, confirmations, patience)
