@@ -37,6 +37,7 @@ def exit_code(error: Exception) -> int:
     """2 where the user must change something, 75 where trying again can help, else 1."""
     from ledger.devnet import DevnetError
     from ledger.errors import (
+        Contradicted,
         InvalidEndpoint,
         KeystoreError,
         NotDeployed,
@@ -60,6 +61,6 @@ def exit_code(error: Exception) -> int:
     )
     if isinstance(error, users):
         return USAGE
-    if isinstance(error, (Unreachable, Unconfirmed, Reorganised, NotFound)):
+    if isinstance(error, (Unreachable, Unconfirmed, Reorganised, Contradicted, NotFound)):
         return TRY_AGAIN
     return FAILED

@@ -1,11 +1,12 @@
 """The record of a run: what the chain's events say so far, folded in chain order.
 
-Everything here can be recomputed by anyone from the chain alone; nothing in it is a node's own word.
+Everything here can be recomputed by anyone from the chain alone; nothing in it is a node's own word. Events that do
+not fit together, or not to the contract's state, are read anew from the beginning: one was made up, or left out.
 """
 
 import asyncio
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import assert_never
 
 from ledger.base import (
@@ -32,11 +33,17 @@ from ledger.base import (
     Version,
     Voided,
 )
-from ledger.errors import Unreachable
+from ledger.errors import Contradicted, Unreachable
+from node.clock import Clock, SystemClock
+from node.log import warn
 from node.verdicts import Check
 
 MAX_ENDPOINTS = 1 << 16  # remembered, of all who announce one: for the gas alone anyone may
 BLOCKS_AT_ONCE = 2_000  # of one reading; public RPC endpoints refuse wider ranges
+COMPARE_SECONDS = 60.0  # between two looks at the contract's state
+COMPARED = 8  # submissions whose state is looked at then
+LATE_SECONDS = 60  # of the chain, after a submission is due, until somebody has usually brought it to its end
+REREAD_SECONDS = 300.0  # between two readings from the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,27 @@ class Submission:
     slash: SlashExecuted | None = None
     reports: tuple[Reported, ...] = ()
     concluded: Block | None = None
+
+
+class _Contradiction(Unreachable):
+    """No endpoint gives what can follow what was read: one lies, or left events out."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the chain's answer is not believed: {what}. An RPC endpoint lies or leaves events out: if this lasts, "
+            "start again with another --rpc"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """What the events up to `block` have to come to, by the contract's state."""
+
+    block: int
+    checkpoints: int
+    ended: bool
+    open: int
+    final: frozenset[Digest]
 
 
 @dataclass(slots=True)
@@ -70,16 +98,58 @@ class Record:
     claims: list[Claimed] = field(default_factory=list)
     ended: Block | None = None
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    clock: Clock = field(default_factory=SystemClock, compare=False)
+    promise: _Promise | None = field(default=None, compare=False)
+    compared: float | None = field(default=None, compare=False)  # when the contract's state was looked at, monotonic
+    turn: int = field(default=0, compare=False)  # of the late submissions, whose is next
+    closed: bool = field(default=False, compare=False)  # the contract says too that the run is over
+    reread: float | None = field(default=None, compare=False)  # when all was last read anew, monotonic
+    troubled: float | None = field(default=None, compare=False)  # since when nothing fits together
 
     async def sync(self, ledger: Ledger) -> list[Event]:
         """Reads up to the last confirmed block; returns what was new. One reading at a time: no event counts twice.
 
         Raises:
             Unreachable: also where no endpoint's answer can be true; what was read before stays applied.
+            Contradicted: that has lasted, and reading all anew has not helped.
             Reorganised: what was read before is no longer so.
         """
         async with self.reading:
-            return await self._read_on(ledger)
+            try:
+                news = await self._read_on(ledger)
+            except _Contradiction as lie:
+                news = await self._read_anew(ledger, lie)
+            self.troubled = None
+            return news
+
+    async def _read_anew(self, ledger: Ledger, lie: _Contradiction) -> list[Event]:
+        """Replaces what is known by a reading from the beginning, if that fits together, and at most now and then."""
+        now = self.clock.monotonic()
+        self.troubled = now if self.troubled is None else self.troubled
+        if self.reread is not None and now - self.reread < REREAD_SECONDS:
+            raise lie
+        if self.reread is not None and now - self.troubled >= REREAD_SECONDS:
+            raise Contradicted(str(lie)) from lie
+        self.reread = now
+        warn("reading the chain anew", reason=lie)
+        fresh = Record(self.run, clock=self.clock, reading=self.reading, reread=now, compared=now)
+        news = [event for event in await fresh._read_on(ledger) if not self._knows(event)]
+        for each in fields(self):
+            setattr(self, each.name, getattr(fresh, each.name))
+        return news
+
+    def _knows(self, event: Event) -> bool:
+        match event:
+            case CheckpointPublished():
+                return event.version < len(self.checkpoints)
+            case Submitted():
+                return event.commitment in self.submissions
+            case Settled() | Voided() | Expired() | SlashExecuted():
+                return self.is_final(event.commitment)
+            case RunEnded():
+                return self.ended is not None
+            case _:
+                return event.block.number < self.next_block
 
     async def _read_on(self, ledger: Ledger) -> list[Event]:
         head = await ledger.head()
@@ -94,24 +164,63 @@ class Record:
             news += events
             first = self.next_block = last + 1
         self.head = head
+        await self._compare(ledger)
         return news
 
     async def _possible_events(self, ledger: Ledger, first: int, last: int) -> list[Event]:
-        """What an endpoint says that can be. Raises: Unreachable: an endpoint lied, or left out something earlier."""
+        """What an endpoint says that can be. Raises: _Contradiction: one lied, or left out something earlier."""
         while True:
             events = await ledger.events(self.run.id, first, last)
-            lie = self._first_impossible(events)
+            lie = self._first_impossible(events) or await self._made_up_end(ledger, events)
             if lie is None:
                 return events
             if not ledger.doubt():
-                raise Unreachable(
-                    f"the chain's answer is not believed: {lie} cannot follow what it said before. An RPC endpoint "
-                    "lies or leaves events out: if this lasts, start again with another --rpc"
-                )
+                raise _Contradiction(f"{lie} cannot follow what it said before")
+
+    async def _made_up_end(self, ledger: Ledger, events: Sequence[Event]) -> Event | None:
+        """The run's end, where the contract knows of none: all roles leave at that word."""
+        end = next((event for event in events if isinstance(event, RunEnded)), None)
+        return end if end is not None and not (await ledger.run_state(self.run.id)).ended_at else None
+
+    async def _compare(self, ledger: Ledger) -> None:
+        """Holds what the events come to against the contract's state. Raises: _Contradiction."""
+        promise = self.promise
+        if promise is not None and promise.block < self.next_block:
+            self.promise = None
+            self._require(promise)
+        now = self.clock.monotonic()
+        self.compared = now if self.compared is None else self.compared
+        if self.promise is None and now - self.compared >= COMPARE_SECONDS:
+            self.compared = now
+            self.promise = await self._promised(ledger)
+        if self._seems_over and not self.closed:
+            state = await ledger.run_state(self.run.id)
+            self.closed = bool(state.ended_at) and not state.open
+
+    async def _promised(self, ledger: Ledger) -> _Promise:
+        state = await ledger.run_state(self.run.id)
+        late = [s.made.commitment for s in self.open_submissions() if self.head.time > self.due(s) + LATE_SECONDS]
+        first = self.turn % max(1, len(late))
+        chosen = (late[first:] + late[:first])[:COMPARED]
+        self.turn = first + len(chosen)
+        final = [each for each in chosen if (await ledger.submission(self.run.id, each)).state.final]
+        block = max(self.head.number, (await ledger.head()).number)
+        return _Promise(block, state.checkpoints, bool(state.ended_at), state.open, frozenset(final))
+
+    def _require(self, promise: _Promise) -> None:
+        """Raises: _Contradiction: an event was left out."""
+        if len(self.checkpoints) < promise.checkpoints:
+            raise _Contradiction(f"it has {promise.checkpoints} versions, and told of {len(self.checkpoints)}")
+        if promise.ended and self.ended is None:
+            raise _Contradiction("the run has ended, and it did not tell")
+        if promise.open and self._seems_over:
+            raise _Contradiction(f"{promise.open} submissions are open, and it did not tell of them")
+        if lacking := promise.final & self.unfinished.keys():
+            raise _Contradiction(f"submission 0x{min(lacking).hex()} is final, and it did not tell")
 
     def _first_impossible(self, events: Sequence[Event]) -> Event | None:
         """The first that the contract cannot have made after those before it and those that are applied."""
-        versions, made = len(self.checkpoints), set[Digest]()
+        versions, made, final = len(self.checkpoints), set[Digest](), set[Digest]()
         slots = dict[tuple[Version, Address], int]()
         for event in events:
             match event:
@@ -126,7 +235,11 @@ class Record:
                     made.add(event.commitment)
                     slots[place] += 1
                 case Settled() | Reported() | Convicted() | Voided() | Expired() | SlashExecuted():
-                    possible = (event.commitment in made or event.commitment in self.submissions) and _has_check(event)
+                    known = event.commitment in made or event.commitment in self.submissions
+                    over = event.commitment in final or self.is_final(event.commitment)
+                    possible = known and not over and _has_check(event)
+                    if not isinstance(event, Reported | Convicted):
+                        final.add(event.commitment)
                 case _:
                     possible = True
             if not possible:
@@ -207,7 +320,11 @@ class Record:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended and nothing can be submitted, or is open, any more."""
+        """Whether the run has ended and nothing can be submitted, or is open, any more; the contract says so too."""
+        return self.closed and self._seems_over
+
+    @property
+    def _seems_over(self) -> bool:
         if self.ended is None or self.unfinished:
             return False
         return self.head.time > self.ended.time + self.run.params.windows.grace
