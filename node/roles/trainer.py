@@ -45,7 +45,7 @@ class Trainer:
     async def run(self) -> None:
         """Trains to the run's last step, ends the run, and stays until every submission is final.
 
-        Raises: ConfigError: the chain has versions that this trainer's state does not know; the key has no gas left.
+        Raises: ConfigError: the training state is not what the chain's versions came from; the key has no gas left.
         """
         try:
             await self._train()
@@ -84,8 +84,27 @@ class Trainer:
             )
         if latest is None:
             await self._publish(Version(0), self.base)
-        if version and (latest != version or await asyncio.to_thread(member.held, version) is None):
-            await self._publish_step()
+        if version:
+            self._require_lineage()
+            await self._publish(version, await self._export())  # compared, if the chain has them already
+
+    def _require_lineage(self) -> None:
+        """Raises: ConfigError: the training state is of another run, or went on from other weights than the chain's."""
+        if self.learner.lineage != self._lineage():
+            raise ConfigError(
+                f"the training state here, at step {self.learner.version}, is not of this run: it is of "
+                f"'{self.learner.lineage}', and the chain has '{self._lineage()}'. Put back the folder "
+                f"{self.member.state.training} that trained this run, or point --home at it"
+            )
+
+    def _lineage(self) -> str:
+        """What the learner's version came from: this run's version before it, by the weights that the chain names."""
+        member, before = self.member, Version(self.learner.version - 1)
+        root = member.record.root(before)
+        return (
+            f"chain {member.ledger.chain_id}, contract {member.ledger.coordinator}, run {member.run.id}, "
+            f"version {before}, root {'unpublished' if root is None else root.hex()}"
+        )
 
     # --- Steps
 
@@ -117,10 +136,14 @@ class Trainer:
 
     async def _publish_step(self) -> None:
         """Writes weights and state of the step that was made, then publishes."""
+        folder = await self._export()
+        await on_model_thread(self.learner.save_state, self.member.state.training / "states", self._lineage())
+        await self._publish(self.learner.version, folder)
+
+    async def _export(self) -> Path:
         folder = self.member.state.training / "export"
         await on_model_thread(self.learner.export, folder)
-        await on_model_thread(self.learner.save_state, self.member.state.training / "states")
-        await self._publish(self.learner.version, folder)
+        return folder
 
     async def _publish(self, version: Version, folder: Path) -> None:
         """Stores the weights in `folder` and has the chain name them, unless the run is over.

@@ -33,11 +33,13 @@ _TENSORS, _JSON, _SUMS = "state.safetensors", JSON_NAME, "BLAKE3SUMS"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """version: of the weights, i.e. batches taken; consumed: groups that a later batch could otherwise take again."""
+    """version: of the weights, i.e. batches taken; consumed: groups that a later batch could otherwise take again;
+    lineage: what the last batch was taken from, in its owner's words."""
 
     version: Version
     consumed: Mapping[GroupId, Version]
     tensors: Mapping[str, Tensor]
+    lineage: str = ""
 
 
 def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
@@ -51,8 +53,9 @@ def save_state(root: Path, state: State, keep: int = KEEP) -> Path:
     with whole_folder(folder) as partial:
         _save_tensors(state.tensors, partial / _TENSORS)
         facts = Facts(
-            format=1,
+            format=2,
             version=state.version,
+            lineage=state.lineage,
             consumed=[
                 Consumed(commitment=id_.commitment.hex(), group=id_.group, version=version)
                 for id_, version in state.consumed.items()
@@ -105,7 +108,7 @@ def _load(folder: Path) -> State:
         GroupId(Digest(bytes.fromhex(entry.commitment)), entry.group): Version(entry.version)
         for entry in facts.consumed
     }
-    return State(Version(facts.version), consumed, load_file(folder / _TENSORS))
+    return State(Version(facts.version), consumed, load_file(folder / _TENSORS), facts.lineage)
 
 
 def _sums(folder: Path) -> str:

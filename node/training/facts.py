@@ -23,12 +23,13 @@ class Consumed(BaseModel):
 
 
 class Facts(BaseModel):
-    """`version` is that of the weights, i.e. the number of steps."""
+    """`version` is that of the weights, i.e. the number of steps; `lineage` says what they came from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    format: Literal[1]
+    format: Literal[2]
     version: Annotated[int, Field(ge=0)]
+    lineage: Annotated[str, StringConstraints(max_length=1024)]
     consumed: list[Consumed]
 
 

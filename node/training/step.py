@@ -58,13 +58,15 @@ class Learner:
     """Trains the model of `folder` in place; blocking, one call at a time.
 
     `version` counts batches taken, so it is the version of the weights it holds; `consumed` are groups not to take
-    again. `temperature` is the run's: the policy that is improved is the one that was sampled.
+    again; `lineage` is what its last state was saved with. `temperature` is the run's: the policy that is improved is
+    the one that was sampled.
 
     Raises: EngineError, ConfigError: see `CausalModel`.
     """
 
     def __init__(self, folder: Path, hyper: Hyper, temperature: float, threads: int, device: str = "cpu") -> None:
         self.version = Version(0)
+        self.lineage = ""
         self._consumed: dict[GroupId, Version] = {}
         self._folder, self._hyper, self._temperature, self._threads = folder, hyper, temperature, threads
         self._objective = Objective(hyper.clip, hyper.delta, hyper.kl, hyper.entropy)
@@ -98,9 +100,10 @@ class Learner:
         """Writes the published (bfloat16) weights and the base's small files to `folder`; see `export.export`."""
         export(dict(self._model.module.named_parameters(remove_duplicate=False)), self._folder, folder)
 
-    def save_state(self, root: Path, keep: int = KEEP) -> Path:
+    def save_state(self, root: Path, lineage: str = "", keep: int = KEEP) -> Path:
         """See `checkpoint.save_state`."""
-        return save_state(root, State(self.version, self._consumed, dict(self._masters.tensors())), keep)
+        self.lineage = lineage
+        return save_state(root, State(self.version, self._consumed, dict(self._masters.tensors()), lineage), keep)
 
     def resume(self, root: Path) -> bool:
         """Continues from the last whole state in `root`; False where there is none.
@@ -111,7 +114,7 @@ class Learner:
         if state is None:
             return False
         self._masters.restore(state.tensors)
-        self.version, self._consumed = state.version, dict(state.consumed)
+        self.version, self._consumed, self.lineage = state.version, dict(state.consumed), state.lineage
         return True
 
     def _train(self, parts: Sequence[Sequence[MicroBatch]], progress: OnProgress) -> list[_Update]:

@@ -1,8 +1,10 @@
 """The trainer: what it trains on, and that a kill loses no step and uses no group twice."""
 
 import asyncio
+import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,6 +51,15 @@ async def accepted_work(network: Network) -> Digest:
 
 def published(network: Network) -> list[Digest]:
     return [each.manifest_root for each in network.chain.runs.record(network.run).checkpoints]
+
+
+def lineage(network: Network, step: int) -> str:
+    """What a training state of this run at `step` says that it came from."""
+    ledger = network.connect(TRAINER)
+    return (
+        f"chain {ledger.chain_id}, contract {ledger.coordinator}, run {network.run}, version {step - 1}, "
+        f"root {published(network)[step - 1].hex()}"
+    )
 
 
 def held(part: Part, root: Digest) -> bool:
@@ -294,18 +305,52 @@ async def test_a_trainer_refuses_to_go_on_from_another_state_than_the_chains(bui
         await trainer.task  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("here", [False, True])
 async def test_a_trainer_refuses_to_go_on_when_the_chain_has_other_weights_under_its_number(
-    build: Build, spec: RunSpec
+    build: Build, tmp_path: Path, here: bool
 ) -> None:
     network = await build(validators=1)
     learner = Learner(network.base, Hyper(learning_rate=1e-3), 1.0, 1)
-    learner.version = Version(1)
-    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), Digest(b"\x09" * 32))
-    trainer = (await network.trainer(learner)).go()
+    learner.version, learner.lineage = Version(1), lineage(network, 1)
+    trainer, root = await network.trainer(learner), Digest(b"\x09" * 32)
+    if here:
+        shutil.copytree(network.base, tmp_path / "other")
+        (tmp_path / "other" / "README.md").write_text("another root")
+        root = trainer.member.checkpoints.add(tmp_path / "other")
+    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), root)
+    trainer.go()
     await until(lambda: trainer.finished)
 
     with pytest.raises(ConfigError, match="another trainer process uses this key"):
         await trainer.task  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("of", ["another run", "another chain", "other weights before"])
+@pytest.mark.parametrize("step", [1, 2])
+async def test_a_trainer_refuses_a_training_state_that_is_not_of_this_run(
+    build: Build, tmp_path: Path, step: int, of: str
+) -> None:
+    network = await build(validators=1)
+    ledger = network.connect(TRAINER)
+    await ledger.publish_checkpoint(network.run, Version(1), published(network)[0])  # a step that changed nothing
+    right = lineage(network, step)
+    wrong = {
+        "another run": right.replace(f"run {network.run},", f"run {network.run + 1},"),
+        "another chain": right.replace(f"chain {ledger.chain_id},", "chain 1,"),
+        "other weights before": right[:-64] + "09" * 32,
+    }[of]
+    assert wrong != right
+    learner = Learner(network.base, Hyper(learning_rate=1e-3), 1.0, 1)
+    learner.version = Version(step)
+    learner.save_state(tmp_path / "states", wrong)
+    other = Learner(network.base, Hyper(learning_rate=1e-3), 1.0, 1)
+    assert other.resume(tmp_path / "states")
+    trainer = (await network.trainer(other)).go()
+    await until(lambda: trainer.finished)
+
+    with pytest.raises(ConfigError, match=f"at step {step}, is not of this run: it is of '{wrong}', and the"):
+        await trainer.task  # type: ignore[misc]
+    assert len(published(network)) == 2
 
 
 async def test_a_trainer_without_gas_says_which_address_needs_how_much(build: Build) -> None:

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,11 @@ def state(version: int) -> State:
 
 
 def test_a_saved_state_comes_back(tmp_path):
-    save_state(tmp_path, state(7))
+    save_state(tmp_path, replace(state(7), lineage="run 3"))
     found = latest_state(tmp_path)
 
     assert (found.version, dict(found.consumed)) == (7, {GroupId(bytes([7] * 32), 7): 7})
+    assert found.lineage == "run 3"
     assert torch.equal(found.tensors["w"], torch.full((3, 2), 7.0))
 
 
