@@ -8,7 +8,7 @@ again. Only evidence slashes.
 import asyncio
 from dataclasses import dataclass, field
 
-from ledger.base import WHOLE_FILE, Digest
+from ledger.base import WHOLE_FILE, Address, Digest
 from ledger.messages import Have
 from node.errors import Malformed, NotFound
 from node.log import warn
@@ -27,6 +27,7 @@ from node.verdicts import Check, Rejected, Undecided
 
 INQUIRY_SECONDS = 3.0  # between two questions after a missing file, or after what the others signed
 FETCH_SECONDS = 60.0  # for one try to get a file from anybody
+FETCHES_OF_NODE = 4  # at once, of one worker's files: one that withholds many must not take every connection
 PRUNE_SECONDS = 600.0
 
 
@@ -59,6 +60,7 @@ class Validator:
     presence: _Presence = field(default_factory=_Presence)
     inquired: dict[Digest, float] = field(default_factory=dict)  # when, monotonic
     inquiries: dict[Digest, asyncio.Task[None]] = field(default_factory=dict)
+    fetches: dict[Address, asyncio.Semaphore] = field(default_factory=dict)  # by the node whose file it is
     pruned: float = float("-inf")
     pauses: Pauses[Digest] = field(init=False)
     reluctance: Pauses[Digest] = field(init=False)  # of what failed when it was to be signed for
@@ -171,9 +173,12 @@ class Validator:
         return True
 
     async def _fetch(self, commitment: Digest) -> None:
+        node = self.member.record.submissions[commitment].made.node
         try:
-            async with asyncio.timeout(FETCH_SECONDS):
-                await self.intake.fetch(commitment)
+            async with self.fetches.setdefault(node, asyncio.Semaphore(FETCHES_OF_NODE)):
+                if not self.member.record.is_final(commitment):
+                    async with asyncio.timeout(FETCH_SECONDS):
+                        await self.intake.fetch(commitment)
         except TimeoutError:
             warn("nobody hands over a file, trying again", commitment=commitment)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hashing.audit import audit_key, draw
-from ledger.base import WHOLE_FILE, Digest, Fault, State
+from ledger.base import WHOLE_FILE, Digest, Fault, State, Version
 from ledger.messages import Have, NoFault, SignedMessage, sign
 from node.errors import Malformed, NotFound
 from node.peers.server import add_routes
@@ -14,7 +14,7 @@ from node.peers.wire import BatchAnswer
 from node.roles.frauds import OtherModel
 from node.rollouts.assignment import unit_list
 from node.rollouts.file import decode_file
-from node.runspec import AuditSpec
+from node.runspec import AuditSpec, RunSpec
 from node.transport import make_app, serve
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import Watched, key, until
@@ -302,3 +302,29 @@ async def test_a_proposal_of_another_run_or_of_the_same_commitment_twice_is_refu
         await validator.mailbox.sign_batch(network.run, [Digest(bytes(32))] * 2)
     unknown = Digest(key(7).key[:32])
     assert (await validator.mailbox.sign_batch(network.run, [unknown])).refused == (unknown,)
+
+
+async def test_a_worker_that_withholds_many_files_takes_few_connections(build: Build, spec: RunSpec) -> None:
+    economics = spec.economics.model_copy(update={"max_open": 12})
+    network = await build(validators=1, spec=spec.model_copy(update={"economics": economics}))
+    validator, cheat = await network.validator(), await network.worker()
+    connected: list[asyncio.StreamWriter] = []
+
+    async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.append(writer)
+        await reader.read()
+
+    server = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    async with server:
+        await cheat.member.ledger.set_endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for slot in range(12):
+            root = Digest(bytes([slot + 1]) * 32)
+            await cheat.member.ledger.submit(network.run, Version(0), slot, root, 1, root)
+        validator.go()
+        await until(lambda: len(validator.role.inquiries) == 12 and len(connected) == 4, "all are inquired after")
+        await validator.member.clock.sleep(12)
+
+        assert len(connected) == 4
+        await validator.stop()
+        for writer in connected:
+            writer.close()
