@@ -16,18 +16,19 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from calibration.generated_slots import Workload, workloads
 from engine_speed.agreement import pair_figures, same_share
-from engine_speed.checking import Bare, Engines, Seconds, check
+from engine_speed.checking import Bare, Engines, check
+from engine_speed.checking import Times as Checks
 from engine_speed.figures import PAPER_BYTES_PER_TOKEN
 from engine_speed.plain import Plain, plain
 from engine_speed.racing import Times, race
 from engine_speed.slots import play
-from engine_speed.timing import rate
 from engine_speed.wire import bytes_per_token
 
 from node.engines.base import Policy
@@ -95,7 +96,7 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
     with plain(settings, arguments.threads, logs / "plain.log") as other, closing(engine):
         engine.load(work.folder)
         races = run_races(arguments, other, engine, work)
-        checked = run_checks(arguments, other, engine, work)
+        checks = run_checks(arguments, other, engine, work)
     judged = races.get(JUDGED_ROWS) or next(iter(races.values()))
     figures = judged.as_json()
     return {
@@ -103,9 +104,9 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
         "vllm_tokens_per_second": figures["plain_tokens_per_second"],
         "vllm_proofs_tokens_per_second": figures["proofs_tokens_per_second"],
         "vllm_greedy_tokens_per_second": figures["greedy_tokens_per_second"],
-        "cost_percent": figures["cost_percent"],
+        **{name: figures[name] for name in ("cost_percent", "processor_cost_percent")},
         "by_rows": {rows: times.as_json() for rows, times in races.items()},
-        **checked,
+        **checks,
     }  # fmt: skip
 
 
@@ -116,9 +117,9 @@ def run_races(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, w
         list(race(other, engine, rows, 1, work.prompts))
         for times in race(other, engine, rows, arguments.pairs, work.prompts):
             races[rows] = times
-            plainly, proving = times.tokens / times.plain[-1], times.tokens / times.proofs[-1]
+            plainly, proving = (times.tokens / runs.seconds[-1] for runs in (times.plain, times.proofs))
             say(
-                f"batch {rows}, pair {len(times.plain)} of {arguments.pairs}: "
+                f"batch {rows}, pair {len(times.plain.seconds)} of {arguments.pairs}: "
                 f"cost {100 * (1 - proving / plainly):+.1f}%, plain {plainly:.1f} tokens/s, with proofs {proving:.1f}"
             )
         say(f"BATCH {races[rows]}")
@@ -128,30 +129,33 @@ def run_races(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, w
 def run_checks(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[str, Any]:
     policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1)
     transformers = TransformersEngine(policy, arguments.threads)
-    seconds, size = Seconds(1), {}
     with closing(transformers):
         transformers.load(work.folder)
         engines = Engines(other, engine, transformers, Bare(work.folder))
         list(check(engines, JUDGED_ROWS, 1, work.prompts))
-        for seconds, rollouts in check(engines, JUDGED_ROWS, arguments.rounds, work.prompts):
+        for times, rollouts in check(engines, JUDGED_ROWS, arguments.rounds, work.prompts):
             size = bytes_per_token(rollouts)
-            say(
-                f"checking, round {len(seconds.vllm)} of {arguments.rounds}: made in {seconds.vllm[-1]:.1f} s, "
-                f"looked at again in {seconds.transformers_replay[-1]:.1f} s"
-            )
-    shares = seconds.shares()
-    for name, share in shares.items():
-        say(f"{name}: {share} of what vLLM took to generate")
-    made = rate(seconds.tokens, seconds.transformers)
-    say(f"transformers generates {made:.1f} tokens/s, vLLM in the same rounds {rate(seconds.tokens, seconds.vllm):.1f}")
+            made, looked = times.vllm.seconds, times.transformers_replay.seconds
+            say(f"checking, round {len(made)}: made in {made[-1]:.1f} s, looked at again in {looked[-1]:.1f} s")
+    return checked(times, size)
+
+
+def checked(times: Checks, size: Mapping[str, float]) -> dict[str, Any]:
+    shares = times.shares()
+    for name, (by_clock, by_processor) in shares.items():
+        say(f"{name}: {by_clock} of what vLLM took to generate, of processor time {by_processor}")
+    rates = times.transformers.rate(times.tokens), times.vllm.rate(times.tokens)
+    say(f"transformers generates {rates[0]:.1f} tokens/s, vLLM in the same rounds {rates[1]:.1f}")
     say(
-        f"bytes a token, outputs of {arguments.tokens}: proofs {size['proofs']:.2f} "
-        f"(paper {PAPER_BYTES_PER_TOKEN:.2f}), whole file {size['file']:.2f}"
+        f"bytes a token, of full chunks: proofs {size['proofs']:.2f} (paper {PAPER_BYTES_PER_TOKEN:.2f}), "
+        f"whole file {size['file']:.2f}"
     )
+    by_clock, by_processor = shares["transformers replay"]
     return {
-        "verify_ratio": round(shares["transformers replay"].median, 3),
-        "verify_shares": {name: round(share.median, 3) for name, share in shares.items()},
-        "transformers_tokens_per_second": round(made, 1),
+        "verify_ratio": round(by_clock.median, 3),
+        "processor_verify_ratio": round(by_processor.median, 3),
+        "verify_shares": {name: [round(spread.median, 3) for spread in both] for name, both in shares.items()},
+        "transformers_tokens_per_second": round(rates[0], 1),
         "proof_bytes_per_token": round(size["proofs"], 3),
         "file_bytes_per_token": round(size["file"], 3),
     }

@@ -14,37 +14,47 @@ from node.engines.vllm.messages import Prompt
 from .figures import Spread, costs
 from .plain import Plain
 from .prompts import Round, draw
-from .timing import rate, timed
+from .timing import Runs
 
 PAIRS_PER_GREEDY = 3
 
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of each pair of runs, and of greedy runs of plain vLLM now and then; each makes `tokens`."""
+    """Of each pair of runs, and of greedy runs of plain vLLM now and then; each makes `tokens`."""
 
     rows: int
     tokens: int
-    plain: list[float] = field(default_factory=list)
-    proofs: list[float] = field(default_factory=list)
-    greedy: list[float] = field(default_factory=list)
+    plain: Runs = field(default_factory=Runs)
+    proofs: Runs = field(default_factory=Runs)
+    greedy: Runs = field(default_factory=Runs)
 
     @property
     def cost_percent(self) -> Spread:
-        return costs(self.plain, self.proofs)
+        return costs(self.plain.seconds, self.proofs.seconds)
+
+    @property
+    def processor_cost_percent(self) -> Spread:
+        return costs(self.plain.processor, self.proofs.processor)
 
     def __str__(self) -> str:
-        runs = {"plain": self.plain, "with proofs": self.proofs, "greedy": self.greedy}
-        rates = ", ".join(f"{name} {rate(self.tokens, seconds):.1f}" for name, seconds in runs.items())
-        return f"{self.rows}: cost {self.cost_percent}%; tokens/s: {rates}"
+        rates = ", ".join(f"{name} {runs.rate(self.tokens):.1f}" for name, runs in self._sides.items())
+        costs = f"cost {self.cost_percent}%, of processor time {self.processor_cost_percent}%"
+        return f"{self.rows}: {costs}; tokens/s: {rates}"
+
+    @property
+    def _sides(self) -> dict[str, Runs]:
+        return {"plain": self.plain, "proofs": self.proofs, "greedy": self.greedy}
 
     def as_json(self) -> dict[str, float]:
-        """Tokens a second, and what proofs cost."""
-        runs = {"plain": self.plain, "proofs": self.proofs, "greedy": self.greedy}
-        rates = {f"{name}_tokens_per_second": round(rate(self.tokens, seconds), 1) for name, seconds in runs.items()}
-        cost = self.cost_percent
-        quartiles = {"cost_percent_low": round(cost.low, 2), "cost_percent_high": round(cost.high, 2)}
-        return {**rates, "pairs": len(self.plain), "cost_percent": round(cost.median, 2), **quartiles}
+        """What proofs cost, and tokens a second."""
+        found: dict[str, float] = {"pairs": len(self.plain.seconds)}
+        for name, cost in (("cost", self.cost_percent), ("processor_cost", self.processor_cost_percent)):
+            parts = {"": cost.median, "_low": cost.low, "_high": cost.high}
+            found |= {f"{name}_percent{part}": round(value, 2) for part, value in parts.items()}
+        for name, runs in self._sides.items():
+            found[f"{name}_tokens_per_second"] = round(runs.rate(self.tokens), 1)
+        return found
 
 
 def race(plain: Plain, engine: VllmEngine, rows: int, pairs: int, pool: Sequence[Prompt]) -> Iterator[Times]:
@@ -52,23 +62,19 @@ def race(plain: Plain, engine: VllmEngine, rows: int, pairs: int, pool: Sequence
     times = Times(rows, rows * plain.tokens)
     for number in range(pairs):
         here = draw(f"race {rows} {number}", rows, pool)
-        runs = [
-            (times.plain, partial(_plain, plain, here, 1.0)),
-            (times.proofs, partial(_proofs, engine, here)),
-        ]
-        for seconds, run in runs if number % 2 == 0 else reversed(runs):
-            _note(seconds, run, times.tokens)
+        sides = [(times.plain, partial(_plain, plain, here, 1.0)), (times.proofs, partial(_proofs, engine, here))]
+        for runs, run in sides if number % 2 == 0 else reversed(sides):
+            _note(runs, run, times.tokens)
         if number % PAIRS_PER_GREEDY == 0:
             _note(times.greedy, partial(_plain, plain, here, 0.0), times.tokens)
         yield times
 
 
-def _note(into: list[float], run: Callable[[], int], tokens: int) -> None:
+def _note(runs: Runs, run: Callable[[], int], tokens: int) -> None:
     """Raises: RuntimeError: it made another number of tokens, so that the sides cannot be compared."""
-    seconds, made = timed(run)
+    made = runs.take(run)
     if made != tokens:
         raise RuntimeError(f"{made} tokens were made, not {tokens}")
-    into.append(seconds)
 
 
 def _plain(plain: Plain, here: Round, temperature: float) -> int:

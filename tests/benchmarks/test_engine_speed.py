@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from benchmarks.engine_speed.agreement import pair_figures, same_share
 from benchmarks.engine_speed.figures import Spread, agreeing_share, costs, equal_until, ratios, spread
 from benchmarks.engine_speed.prompts import draw
-from benchmarks.engine_speed.timing import rate
+from benchmarks.engine_speed.timing import Runs, processor_seconds
 from benchmarks.engine_speed.wire import bytes_per_token
 from hashing.proof import build_proofs
 from node.launch import measured
@@ -64,7 +67,16 @@ def test_ratios_are_taken_pair_by_pair() -> None:
 
 
 def test_the_rate_is_that_of_the_median_run() -> None:
-    assert rate(4096, [16, 8, 1000]) == 256
+    assert Runs(seconds=[16, 8, 1000]).rate(4096) == 256
+
+
+def test_processor_time_is_that_of_this_process_and_of_those_it_started() -> None:
+    before = processor_seconds()
+    work = "import time; began = time.process_time()\nwhile time.process_time() - began < 0.2: pass\nprint(); input()"
+    with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert processor_seconds() - before >= 0.19  # ticks are of 10 ms
 
 
 def test_equal_tokens_are_counted_until_the_first_difference() -> None:
