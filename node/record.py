@@ -41,8 +41,6 @@ from node.verdicts import Check
 MAX_ENDPOINTS = 1 << 16  # remembered, of all who announce one: for the gas alone anyone may
 BLOCKS_AT_ONCE = 2_000  # of one reading; public RPC endpoints refuse wider ranges
 COMPARE_SECONDS = 60.0  # between two looks at the contract's state
-COMPARED = 8  # submissions whose state is looked at then
-LATE_SECONDS = 60  # of the chain, after a submission is due, until somebody has usually brought it to its end
 REREAD_SECONDS = 300.0  # between two readings from the beginning
 
 
@@ -77,8 +75,7 @@ class _Promise:
     block: int
     checkpoints: int
     ended: bool
-    open: int
-    final: frozenset[Digest]
+    open: int | None  # None where a block came while it was asked for
 
 
 @dataclass(slots=True)
@@ -101,7 +98,7 @@ class Record:
     clock: Clock = field(default_factory=SystemClock, compare=False)
     promise: _Promise | None = field(default=None, compare=False)
     compared: float | None = field(default=None, compare=False)  # when the contract's state was looked at, monotonic
-    turn: int = field(default=0, compare=False)  # of the late submissions, whose is next
+    amiss: int = field(default=0, compare=False)  # how many more were open by the contract's state, last time
     closed: bool = field(default=False, compare=False)  # the contract says too that the run is over
     reread: float | None = field(default=None, compare=False)  # when all was last read anew, monotonic
     troubled: float | None = field(default=None, compare=False)  # since when nothing fits together
@@ -198,25 +195,26 @@ class Record:
             self.closed = bool(state.ended_at) and not state.open
 
     async def _promised(self, ledger: Ledger) -> _Promise:
+        before = await ledger.head()
         state = await ledger.run_state(self.run.id)
-        late = [s.made.commitment for s in self.open_submissions() if self.head.time > self.due(s) + LATE_SECONDS]
-        first = self.turn % max(1, len(late))
-        chosen = (late[first:] + late[:first])[:COMPARED]
-        self.turn = first + len(chosen)
-        final = [each for each in chosen if (await ledger.submission(self.run.id, each)).state.final]
         block = max(self.head.number, (await ledger.head()).number)
-        return _Promise(block, state.checkpoints, bool(state.ended_at), state.open, frozenset(final))
+        return _Promise(block, state.checkpoints, bool(state.ended_at), state.open if block == before.number else None)
 
     def _require(self, promise: _Promise) -> None:
-        """Raises: _Contradiction: an event was left out."""
+        """Raises: _Contradiction: an event was left out, or made up."""
         if len(self.checkpoints) < promise.checkpoints:
             raise _Contradiction(f"it has {promise.checkpoints} versions, and told of {len(self.checkpoints)}")
         if promise.ended and self.ended is None:
             raise _Contradiction("the run has ended, and it did not tell")
-        if promise.open and self._seems_over:
-            raise _Contradiction(f"{promise.open} submissions are open, and it did not tell of them")
-        if lacking := promise.final & self.unfinished.keys():
-            raise _Contradiction(f"submission 0x{min(lacking).hex()} is final, and it did not tell")
+        if promise.open is not None:
+            before, self.amiss = self.amiss, promise.open - self._open_at(promise.block)
+            if self.amiss and self.amiss == before:  # once may be a node that lags
+                raise _Contradiction(f"{promise.open} submissions are open, {-self.amiss:+d} by what it told")
+
+    def _open_at(self, block: int) -> int:
+        """How many submissions were open after `block`."""
+        known = (s for s in self.submissions.values() if s.made.block.number <= block)
+        return sum(s.concluded is None or s.concluded.number > block for s in known)
 
     def _first_impossible(self, events: Sequence[Event]) -> Event | None:
         """The first that the contract cannot have made after those before it and those that are applied."""
