@@ -51,7 +51,7 @@ class Headers:
         self._ahead = ahead_seconds
         self._lag = max(confirmations, LEAST_LAG)
         self._now = now
-        self._compared = (now(), 0)  # when the endpoints' heads were compared, and the head then
+        self._compared = self._moved = now()  # when the endpoints' heads were compared, and when the head last moved
         self._settled: OrderedDict[int, Header] = OrderedDict()
         self.highest = 0  # block number seen so far
 
@@ -64,15 +64,17 @@ class Headers:
 
     async def _foremost(self, header: Header) -> Header:
         """`header`, or now and then the one that another endpoint has, where that is far ahead."""
-        at, number = self._compared
-        if self._now() - at < (STALLED_SECONDS if header.number == number else COMPARE_SECONDS):
+        now = self._now()
+        if header.number > self.highest:
+            self._moved = now
+        if now - self._compared < (STALLED_SECONDS if now - self._moved >= STALLED_SECONDS else COMPARE_SECONDS):
             return header
         best = header
         for w3, other in await self._endpoints.each(self._head):
             if other.number > best.number + self._lag:
                 self._endpoints.leave_for(w3, other.number - best.number)
                 best = other
-        self._compared = self._now(), best.number
+        self._compared = now
         return best
 
     async def _head(self, w3: Web3) -> tuple[Web3, Header]:
