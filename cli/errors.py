@@ -47,6 +47,7 @@ def exit_code(error: Exception) -> int:
         Unreachable,
         WrongChain,
     )
+    from ledger.portable import NotExported
     from node.errors import ConfigError, NotFound, SpecMismatch
 
     users = (
@@ -56,6 +57,7 @@ def exit_code(error: Exception) -> int:
         InvalidEndpoint,
         WrongChain,
         NotDeployed,
+        NotExported,
         UnknownRun,
         DevnetError,
     )

@@ -21,6 +21,7 @@ from cli.options import (
 )
 
 if TYPE_CHECKING:
+    from ledger.base import Address
     from node.config import Home, StateFolder
 
 app = typer.Typer(help="Back up and restore what a key signed on one deployment.", no_args_is_help=True)
@@ -49,7 +50,7 @@ def export(
 
     if not force:
         require_new(file, REPLACE)
-    where, _ = _place(home_of(home), wallet, node, rpc, deployment)
+    _, where, _ = _place(home_of(home), wallet, node, rpc, deployment)
     if not where.exists():
         raise ConfigError(f"there is no journal {where}: this key signed nothing on this deployment from this machine")
     journal = Journal(where)
@@ -74,15 +75,16 @@ def import_(
 ) -> None:
     """Add what another machine exported, so that nothing is signed against it here. Stop the node first."""
     from ledger.journal import Journal
-    from ledger.portable import import_journal
+    from ledger.portable import exported_entries
     from node.queries import idle
 
-    content = _read(file)
-    where, states = _place(home_of(home), wallet, node, rpc, deployment)
+    entries = exported_entries(_read(file))
+    key, where, states = _place(home_of(home), wallet, node, rpc, deployment)
     with idle(states):
+        _require_own({entry.sender for entry in entries}, key, node)
         journal = Journal(where)
         try:
-            new = import_journal(journal, content)
+            new = journal.add(entries)
         finally:
             journal.close()
     show({"journal": str(where), "file": str(file), "new": new}, json)
@@ -90,8 +92,8 @@ def import_(
 
 def _place(
     home: "Home", wallet: str, node: bool, rpc: list[str] | None, deployment: Path | None
-) -> "tuple[Path, list[StateFolder]]":
-    """The journal, and the folders of the wallet's nodes. Raises: KeystoreError, NotDeployed, Unreachable."""
+) -> "tuple[Address, Path, list[StateFolder]]":
+    """The key, its journal, and the folders of the wallet's nodes. Raises: KeystoreError, NotDeployed, Unreachable."""
     from ledger import keys
     from ledger.connection import deployment_of
 
@@ -101,7 +103,16 @@ def _place(
     everybody = [keys.address(each) for each in (path, node_path) if each.exists()]
     contracts = run_async(deployment_of(rpc or [BASE_SEPOLIA_RPC], deployment))
     states = [state for who in everybody for state in home.states(contracts.chain_id, contracts.coordinator, who)]
-    return home.journal(contracts.chain_id, contracts.coordinator, address), states
+    return address, home.journal(contracts.chain_id, contracts.coordinator, address), states
+
+
+def _require_own(senders: "set[Address]", key: "Address", node: bool) -> None:
+    """Raises: ConfigError: what another key signed would be no journal of this one."""
+    from node.errors import ConfigError
+
+    if others := senders - {key}:
+        hint = "leave out --node if it is the wallet's own" if node else "give --node if it is the node key's"
+        raise ConfigError(f"this is the journal of {', '.join(sorted(others))}, not of {key}: {hint}")
 
 
 def _read(file: Path) -> str:

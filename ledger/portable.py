@@ -6,8 +6,8 @@ from eth_utils.crypto import keccak
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ledger.base import Address, Digest
-from ledger.journal import Attempt, Entry, Journal, JournalError, SlotClaim, Stage
-from ledger.parsing import first_problem
+from ledger.errors import LedgerError
+from ledger.journal import Attempt, Entry, Journal, SlotClaim, Stage
 
 MAX_BYTES: Final = 256 * 2**20  # about 200,000 transactions
 
@@ -17,6 +17,10 @@ _Wei = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,78}$")]
 _Address = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{40}$")]
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 _Natural = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class NotExported(LedgerError):
+    """A file that is not what `export_journal` makes."""
 
 
 class _Part(BaseModel):
@@ -60,20 +64,18 @@ def export_journal(journal: Journal) -> str:
     return _File.model_validate({"format": 1, "entries": entries}).model_dump_json(indent=1) + "\n"
 
 
-def import_journal(journal: Journal, content: str) -> int:
-    """Adds what another journal exported to `journal`; how many transactions were new.
+def exported_entries(content: str) -> list[Entry]:
+    """What another journal exported, for `Journal.add`.
 
-    Raises:
-        JournalError: `content` is not an exported journal.
-        SlotTaken: the two journals signed different commitments for one slot; nothing is added then.
+    Raises: NotExported.
     """
     if len(content) > MAX_BYTES:
-        raise JournalError(f"an exported journal over {MAX_BYTES} bytes")
+        raise NotExported(f"an exported journal over {MAX_BYTES} bytes")
     try:
         file = _File.model_validate_json(content)
-    except ValidationError as problem:
-        raise JournalError(f"not an exported journal: {first_problem(problem, 'file')}") from None
-    return journal.add([_read(entry) for entry in file.entries])
+    except ValidationError:
+        raise NotExported("not an exported journal: another file, or one that was changed or cut short") from None
+    return [_read(entry) for entry in file.entries]
 
 
 def _written(entry: Entry) -> dict[str, object]:
@@ -109,5 +111,5 @@ def _read(entry: _Entry) -> Entry:
 def _attempt(attempt: _Attempt) -> Attempt:
     hash_, raw = Digest(bytes.fromhex(attempt.hash)), bytes.fromhex(attempt.raw)
     if keccak(raw) != hash_:
-        raise JournalError(f"not an exported journal: transaction 0x{attempt.hash} has another hash")
+        raise NotExported(f"not an exported journal: transaction 0x{attempt.hash} has another hash")
     return Attempt(hash_, raw, int(attempt.max_fee), int(attempt.priority_fee))

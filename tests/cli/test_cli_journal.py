@@ -107,6 +107,24 @@ def test_nothing_is_imported_while_a_node_of_the_wallet_runs(tmp_path: Path, con
         assert run(*import_, home=home).code == 0
 
 
+def test_the_journal_of_the_other_key_is_refused_with_the_option_to_give(tmp_path: Path, contracts: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / "backup.json"
+    who = new_wallet(home)
+    node = create(home / "wallets" / "mine.node.json", PASSWORD, iterations=1)
+    path = journal_path(home, node)
+    signed(path, node, b"raw", FIRST)
+    exported = run(*words(contracts, "journal", "export", str(file), "--node"), home=home)
+    path.unlink()
+
+    refused = run(*words(contracts, "journal", "import", str(file)), home=home)
+    taken = run(*words(contracts, "journal", "import", str(file), "--node"), home=home)
+
+    assert (exported.code, refused.code, taken.code) == (0, 2, 0)
+    assert refused.said == f"error: this is the journal of {node}, not of {who}: give --node if it is the node key's"
+    assert not journal_path(home, who).exists()
+    assert json.loads(taken.out)["new"] == 1
+
+
 def test_an_export_replaces_a_file_only_when_told_to(tmp_path: Path, contracts: Path) -> None:
     home, file = tmp_path / "home", tmp_path / "backup.json"
     who = new_wallet(home)
@@ -134,11 +152,11 @@ def test_what_is_not_there_or_no_journal_is_said(tmp_path: Path, contracts: Path
     missing = run(*words(contracts, "journal", "import", str(tmp_path / "none")), home=home)
     other = run(*words(contracts, "journal", "import", str(file)), home=home)
 
-    assert [answer.code for answer in (unsigned, without_node_key, missing, other)] == [2, 2, 2, 1]
+    assert [answer.code for answer in (unsigned, without_node_key, missing, other)] == [2, 2, 2, 2]
     assert "signed nothing" in unsigned.err
     assert "mine.node.json" in without_node_key.err
     assert "cannot be read" in missing.err
-    assert "not an exported journal" in other.err
+    assert other.said == "error: not an exported journal: another file, or one that was changed or cut short"
 
 
 def test_a_damaged_journal_ends_the_command_with_what_to_do(tmp_path: Path, contracts: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ledger.base import Address, Digest
 from ledger.journal import Attempt, Journal, JournalError, SlotClaim, SlotTaken, Stage
-from ledger.portable import export_journal, import_journal
+from ledger.portable import NotExported, export_journal, exported_entries
 
 SENDER = Address("0x00000000000000000000000000000000000000AA")
 OTHER = Address("0x00000000000000000000000000000000000000bb")
@@ -132,8 +132,8 @@ def test_a_restored_copy_refuses_what_the_original_refuses() -> None:
     original.finish(_sent(original, b"second", nonce=1), Stage.MINED)
     original.intend("31337", SENDER, "claim", None, b"", 0, None)
 
-    assert import_journal(copy, export_journal(original)) == 2
-    assert import_journal(copy, export_journal(original)) == 0
+    assert copy.add(exported_entries(export_journal(original))) == 2
+    assert copy.add(exported_entries(export_journal(original))) == 0
 
     assert export_journal(copy) == export_journal(original)
     assert [entry.attempts for entry in copy.unfinished("31337", SENDER)] == [(_attempt(b"raw"),)]
@@ -152,7 +152,7 @@ def test_two_journals_that_disagree_are_not_merged() -> None:
     before = export_journal(two)
 
     with pytest.raises(SlotTaken):
-        import_journal(two, export_journal(one))
+        two.add(exported_entries(export_journal(one)))
 
     assert export_journal(two) == before
     one.close()
@@ -260,8 +260,8 @@ def test_an_import_is_parsed_strictly(change: object) -> None:
     assert callable(change)
     change(content)
     journal = Journal()
-    with pytest.raises(JournalError, match="not an exported journal"):
-        import_journal(journal, json.dumps(content))
+    with pytest.raises(NotExported, match="not an exported journal"):
+        journal.add(exported_entries(json.dumps(content)))
     assert journal.signed() == []
     journal.close()
 
@@ -270,6 +270,6 @@ def test_an_import_is_parsed_strictly(change: object) -> None:
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_any_text_is_imported_or_refused(text: str) -> None:
     journal = Journal()
-    with pytest.raises(JournalError):
-        import_journal(journal, text)
+    with pytest.raises(NotExported):
+        journal.add(exported_entries(text))
     journal.close()
