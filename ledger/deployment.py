@@ -11,11 +11,13 @@ from eth_utils.address import is_checksum_address
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ledger.base import Address
+from ledger.disk import refusal
 from ledger.errors import NotDeployed
 from ledger.parsing import first_problem
 
 MAX_FILE_BYTES: Final = 2**16
 MAX_CONFIRMATIONS: Final = 2**16
+GET_IT: Final = "the run's owner hands the file out, and `intellect-node deploy --out` writes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Deployment:
             with path.open("rb") as file:
                 content = file.read(MAX_FILE_BYTES + 1)
         except OSError as problem:
-            raise NotDeployed(f"deployment file {path}: {problem.strerror}") from problem
+            advice = f": {GET_IT}" if isinstance(problem, FileNotFoundError) else ""
+            raise NotDeployed(f"deployment file {path}: {refusal(problem)}{advice}") from problem
         return _parse(content, str(path))
 
     def save(self, path: Path) -> None:
@@ -50,7 +53,7 @@ class Deployment:
             with suppress(OSError):
                 temporary.unlink()
             raise NotDeployed(
-                f"the contracts stand, and deployment file {path} cannot be written ({problem.strerror}): write this "
+                f"the contracts stand, and deployment file {path} cannot be written ({refusal(problem)}): write this "
                 f"into a file yourself: {json.dumps(asdict(self))}"
             ) from problem
 

@@ -16,6 +16,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
 from ledger.base import Address
+from ledger.disk import refusal
 from ledger.errors import KeystoreError
 from ledger.keystore import BARE_KEY, MAX_FILE_BYTES, Keystore, parse
 
@@ -133,7 +134,7 @@ def _read_bytes(path: Path) -> bytes:
     except PermissionError:
         raise KeystoreError(f"wallet {path} may not be read by this user: correct its owner or mode") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise KeystoreError(f"wallet {path!s} cannot be read: {error}") from error
+        raise KeystoreError(f"wallet {path!s} cannot be read: {refusal(error)}") from error
     if len(data) > MAX_FILE_BYTES:
         raise KeystoreError(f"wallet {path} is too large for a keystore (over {MAX_FILE_BYTES} bytes): name another")
     return data
@@ -167,7 +168,7 @@ def _make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise KeystoreError(f"folder {path.parent} of the wallet cannot be made: {error}") from error
+        raise KeystoreError(f"folder {path.parent} of the wallet cannot be made: {refusal(error)}") from error
 
 
 def _write_new(path: Path, data: bytes) -> None:
@@ -186,7 +187,7 @@ def _write_new(path: Path, data: bytes) -> None:
     except FileExistsError:
         raise KeystoreError(f"wallet {path} exists and is never overwritten: choose another name") from None
     except OSError as error:
-        raise KeystoreError(f"wallet {path} cannot be written: {error}") from error
+        raise KeystoreError(f"wallet {path} cannot be written: {refusal(error)}") from error
 
 
 def _sync_folder(folder: Path) -> None:

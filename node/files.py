@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ledger.disk import refusal
 from ledger.journal import DISK_FULL
 from node.errors import ConfigError, StoreError
 
@@ -16,7 +17,7 @@ FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 def disk_refused(what: Path | str, error: OSError) -> StoreError:
     """What the operating system said about `what`, with what to do where that is known."""
-    said = error.strerror or str(error)
+    said = refusal(error)
     if error.errno in DISK_FULL:
         limit = "this process may not write a file so large" if error.errno == errno.EFBIG else "the disk is full"
         return StoreError(
@@ -58,9 +59,7 @@ def require_new(path: Path, advice: str) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise ConfigError(
-            f"{path} cannot be written ({getattr(error, 'strerror', None) or error}): name another one"
-        ) from error
+        raise ConfigError(f"{path} cannot be written ({refusal(error)}): name another one") from error
     raise ConfigError(f"{path} exists: {advice}")
 
 
@@ -80,8 +79,7 @@ def require_writable(folder: Path) -> None:
         if error.errno in DISK_FULL:
             raise disk_refused(folder, error) from error
         raise ConfigError(
-            f"folder {folder} cannot be written to ({error.strerror or error}): correct its owner or mode, or name "
-            "another one"
+            f"folder {folder} cannot be written to ({refusal(error)}): correct its owner or mode, or name another one"
         ) from error
 
 
@@ -94,7 +92,7 @@ def read_text(path: Path, limit: int, what: str) -> str:
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise ConfigError(f"{what} {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise ConfigError(f"{what} {path} cannot be read: {refusal(error)}") from error
     if len(data) > limit:
         raise ConfigError(f"{what} {path} is over {limit} bytes: name another file")
     try:

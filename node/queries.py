@@ -7,6 +7,7 @@ from shutil import rmtree
 from typing import Any
 
 from ledger.base import Allocated, Block, Digest, Ledger, Run, RunId, State
+from ledger.disk import refusal
 from node.config import Home, StateFolder
 from node.errors import ConfigError, Malformed
 from node.files import disk_refused, locked
@@ -99,7 +100,7 @@ def _read(spec: RunSpec, path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(size_limit(spec) + 1)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be read: {refusal(error)}") from error
 
 
 def _decoded(spec: RunSpec, path: Path, data: bytes) -> tuple[Rollout, ...]:

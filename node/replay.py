@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger.base import Ledger
+from ledger.disk import refusal
 from node.checks.base import deep_leaves
 from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.checks.reopening import Reopened, reopen, shown
@@ -57,7 +58,7 @@ def _read(path: Path) -> Evidence:
         with path.open("rb") as file:
             data = file.read(MAX_EVIDENCE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be read: {refusal(error)}") from error
     try:
         return Evidence.parse(data)
     except Malformed as error:

@@ -68,6 +68,21 @@ def test_a_deployment_file_that_is_none_is_said(tmp_path: Path, content: bytes |
     assert answer.said.startswith(f"error: deployment file {file}: ") and what in answer.said
 
 
+def test_who_lacks_a_deployment_file_is_told_where_it_comes_from(tmp_path: Path) -> None:
+    words = ("run", "list", "--rpc", "http://h", "--deployment")
+
+    answer = command(*words, tmp_path / "none.json", home=tmp_path)
+    (tmp_path / "file").write_text("")
+    beneath = command(*words, tmp_path / "file" / "none.json", home=tmp_path)
+
+    assert (answer.code, beneath.code) == (2, 2)
+    assert answer.said == (
+        f"error: deployment file {tmp_path}/none.json: No such file or directory: the run's owner hands the file out, "
+        "and `intellect-node deploy --out` writes it"
+    )
+    assert beneath.said.endswith("none.json: a file stands where a folder has to be")
+
+
 def test_contracts_are_not_deployed_where_their_addresses_could_not_be_kept(chain: Chain, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file" / "out.json", tmp_path, tmp_path / "file", tmp_path / ("x" * 300)):
@@ -278,6 +293,21 @@ def test_a_home_that_is_a_file_is_said_before_anything_is_sent(chain: Chain, tmp
         assert answer.said.startswith(f"error: folder {home} cannot be written to (")
     assert command("wallet", "new", "mine", home=home).code == 2
     assert home.read_text() == ""
+
+
+def test_a_home_that_is_a_file_is_said_without_the_words_of_the_operating_system(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.write_text("")
+    asking = ("--wallet", "w", "--rpc", "http://h", *("--deployment", str(tmp_path / "none.json")))
+    for words in (
+        ("wallet", "new", "w"),
+        ("wallet", "show", "w"),
+        ("status", "--run", "1", *asking),
+        ("faucet", *asking),
+    ):
+        answer = command(*words, home=home)
+        assert answer.code == 2
+        assert "a file stands where a folder has to be" in answer.said and "Errno" not in answer.said
 
 
 def test_a_home_where_nothing_can_be_written_is_said(chain: Chain) -> None:
