@@ -59,7 +59,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def engine_of(name: str, threads: int | None, gpus: str | None, ranks: int) -> "EngineChoice":
-    """Raises: ConfigError."""
+    """What the options amount to. Raises: ConfigError: they are none, or cannot be had on this machine."""
     from node.engines.choice import EngineChoice
     from node.errors import ConfigError
 
@@ -67,7 +67,9 @@ def engine_of(name: str, threads: int | None, gpus: str | None, ranks: int) -> "
         numbers = None if gpus is None else tuple(int(number) for number in gpus.split(",") if number.strip())
     except ValueError:
         raise ConfigError(f"--gpus {gpus!r}: give numbers with commas between them, as 0,1") from None
-    return EngineChoice(name, threads, numbers, ranks)
+    choice = EngineChoice(name, threads, numbers, ranks)
+    choice.require_possible()
+    return choice
 
 
 def home_of(folder: Path | None) -> "Home":

@@ -63,13 +63,13 @@ def join(
     from ledger import keys
     from node.runtime import run_worker
 
+    choice = engine_of(engine, threads, gpus, tensor_parallel)
     place = home_of(home)
     secret = password(password_file)
     path = keys.resolve(wallet, place.wallets)
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
     settings = _settings(place, run, host, port, advertise, allow_private, threads)
-    choice = engine_of(engine, threads, gpus, tensor_parallel)
     work = run_worker(settings, _connector(rpc, deployment, place), provider, node, choice, cheat)
     _run("worker", work, log_json)
 
@@ -95,9 +95,9 @@ def validate(
     """Validate: hold every file, audit what is drawn, have cheaters slashed."""
     from node.runtime import run_validator
 
+    choice = engine_of(engine, threads, gpus, tensor_parallel)
     place, account = _account(home, wallet, password_file)
     settings = _settings(place, run, host, port, advertise, allow_private, threads)
-    choice = engine_of(engine, threads, gpus, tensor_parallel)
     work = run_validator(settings, _connector(rpc, deployment, place), account, choice)
     _run("validator", work, log_json)
 

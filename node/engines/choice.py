@@ -11,7 +11,7 @@ from node.errors import ConfigError
 from node.log import event, warn
 
 AUTO, TRANSFORMERS, VLLM, SCRIPTED = "auto", "transformers", "vllm", "scripted"
-ENGINES = (AUTO, TRANSFORMERS, VLLM, SCRIPTED)  # scripted: a shipped fake without a model, for tests of networks
+ENGINES = (AUTO, TRANSFORMERS, VLLM)  # beside scripted, a shipped fake without a model, for tests of networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class EngineChoice:
     ranks: int = 1
 
     def __post_init__(self) -> None:
-        if self.name not in ENGINES:
+        if self.name not in (*ENGINES, SCRIPTED):
             raise ConfigError(f"there is no engine {self.name!r}: choose one of {', '.join(ENGINES)}")
         if self.ranks > 1 and self.name == TRANSFORMERS:
             raise ConfigError("only the vllm engine can share a model among GPUs (--tensor-parallel)")
@@ -40,9 +40,19 @@ class EngineChoice:
         missing = sorted(set(chosen) - set(here))
         if missing:
             raise ConfigError(f"there is no GPU {missing[0]} here: --gpus may name {list(here) or 'none'}")
-        if len(chosen) % self.ranks:
-            raise ConfigError(f"{len(chosen)} GPUs cannot be shared out in groups of {self.ranks}: see --gpus")
+        if len(chosen) % self.ranks or len(chosen) < self.ranks > 1:
+            raise ConfigError(
+                f"{len(chosen)} GPUs cannot be shared out in groups of {self.ranks}: see --tensor-parallel and --gpus"
+            )
         return tuple(chosen[i : i + self.ranks] for i in range(0, len(chosen), self.ranks))
+
+    def require_possible(self) -> None:
+        """Finds out now, before anything depends on it. Raises: ConfigError: this cannot run here; with what to do."""
+        if self.name == SCRIPTED:
+            return
+        groups = self.groups()
+        if self.name == VLLM or self.ranks > 1:
+            installed.require_usable(tuple(gpu for group in groups for gpu in group))
 
 
 def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: bool = True) -> Engine:
@@ -52,6 +62,7 @@ def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: b
 
     Raises: ConfigError: it is not installed, or cannot run here; the message says what to do.
     """
+    choice.require_possible()
     name = _picked(choice, generates) if choice.name == AUTO else choice.name
     if name == SCRIPTED:
         from node.engines.scripted import ScriptedEngine
@@ -61,7 +72,6 @@ def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: b
     if name == VLLM:
         from node.engines.vllm.engine import Hardware, VllmEngine
 
-        installed.require_usable(tuple(gpu for group in groups for gpu in group))
         return VllmEngine(policy, Hardware(groups, choice.threads), log)
     from node.engines.transformers import TransformersEngine
 
@@ -70,6 +80,9 @@ def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: b
 
 def _picked(choice: EngineChoice, generates: bool) -> str:
     """Says what it picks, and why."""
+    if choice.ranks > 1:
+        event("engine picked", engine=VLLM, because="it alone can share a model among GPUs")
+        return VLLM
     if not generates:
         event("engine picked", engine=TRANSFORMERS, because="it checks fastest")
         return TRANSFORMERS

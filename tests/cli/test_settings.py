@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from node.engines.vllm import installed as vllm
 from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
 
@@ -152,6 +153,30 @@ def test_a_run_that_does_not_exist_is_said_with_how_many_there_are(chain: Chain,
         answer = command(*words, f"--run={number}", *chain.at(), home=tmp_path)
         assert answer.code == 2
         assert answer.said.startswith(f"error: there is no run {number} on this chain: it has ")
+
+
+# --- Engines
+
+
+@pytest.mark.skipif(vllm.is_installed(), reason="what is said where vLLM is not installed")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(("--engine", "llama"), "there is no engine 'llama': choose one of auto, transformers, vllm"),
+     (("--engine", "vllm"), "the vllm engine is not installed: "),
+     (("--gpus", "99"), "there is no GPU 99 here: --gpus may name "),
+     (("--tensor-parallel", "64"), " GPUs cannot be shared out in groups of 64: see --tensor-parallel and --gpus")],
+)  # fmt: skip
+def test_an_engine_that_cannot_run_here_is_refused_before_anything_is_done(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    role = ("--wallet", "none", "--run", "1", "--host", "127.0.0.1")
+    commands = [("join", *role), ("validate", *role), ("verify", "none"), ("checkpoints", "examine", "0", "--run", "1")]
+    commands += [("devnet", "--folder", str(tmp_path / "folder"))] if options[0] == "--engine" else []
+    for words in commands:
+        answer = command(*words, *options, home=tmp_path)
+        assert answer.code == 2
+        assert said in answer.said
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- Numbers

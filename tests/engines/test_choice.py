@@ -17,7 +17,7 @@ POLICY = Policy(1.0, 8, frozenset({1}), 2)
 def test_an_engine_goes_by_its_name(tmp_path: Path) -> None:
     assert isinstance(make_engine(EngineChoice("scripted"), POLICY, tmp_path / "engine"), ScriptedEngine)
     assert isinstance(make_engine(EngineChoice("transformers", 1), POLICY, tmp_path / "engine"), TransformersEngine)
-    with pytest.raises(ConfigError, match="no engine 'magic': choose one of auto, transformers, vllm, scripted"):
+    with pytest.raises(ConfigError, match=r"no engine 'magic': choose one of auto, transformers, vllm$"):
         EngineChoice("magic")
 
 
