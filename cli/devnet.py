@@ -38,15 +38,15 @@ def devnet(
     from node.devnet.network import Show, play
     from node.engines.choice import EngineChoice
     from node.models.resolve import resolve
-    from node.roles.frauds import workmanship
 
-    fraud = None if cheat == "none" else cheat
-    workmanship(fraud)
-    EngineChoice(engine)
+    EngineChoice(engine).require_possible()
+    fraud = _fraud(cheat)
+    if folder:
+        _require_unused(folder)
     resolve(model, lambda line: typer.echo(line, err=json))
     place = folder or Path(tempfile.mkdtemp(prefix="intellect-node-devnet-"))
-    place.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"files and logs: {place}", err=json)
+    kept = "" if folder else " (deleted at the end; --folder keeps them)"
+    typer.echo(f"files and logs: {place}{kept}", err=json)
     show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)
     found = run_async(play(show, _connect, lambda line: typer.echo(line, err=json)))
     _print(found, json)
@@ -55,6 +55,26 @@ def devnet(
         raise typer.Exit(FAILED)
     if folder is None:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _fraud(cheat: str) -> str | None:
+    """Raises: ConfigError."""
+    from node.errors import ConfigError
+    from node.roles.frauds import FRAUDS
+
+    if cheat not in (known := (*FRAUDS, "none")):
+        raise ConfigError(f"there is no fraud {cheat!r}: choose one of {', '.join(known)}")
+    return None if cheat == "none" else cheat
+
+
+def _require_unused(folder: Path) -> None:
+    """Makes the folder. Raises: ConfigError: it cannot be one, or has an earlier network in it."""
+    from node.errors import ConfigError
+    from node.files import require_writable
+
+    require_writable(folder)
+    if (folder / "homes").exists():
+        raise ConfigError(f"an earlier network used folder {folder}: name another --folder, or delete it")
 
 
 async def _connect(rpc_url: str, deployment: Path) -> "Ledger":

@@ -159,7 +159,36 @@ def test_an_unknown_fraud_is_refused_with_the_known_ones(tmp_path: Path) -> None
     answer = run("devnet", "--cheat", "charm", home=tmp_path)
 
     assert answer.returncode == 2
-    assert "other-model, edited-tokens, forged-reward" in answer.stderr
+    assert "other-model, edited-tokens, forged-reward, none" in answer.stderr
+
+
+def test_a_folder_that_no_network_can_have_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("kept")
+    used = tmp_path / "used"
+    (used / "homes").mkdir(parents=True)
+
+    taken = command("devnet", "--model", "tiny", "--folder", file, home=tmp_path)
+    second = command("devnet", "--model", "tiny", "--folder", used, home=tmp_path)
+
+    assert (taken.code, taken.said) == (
+        2,
+        f"error: folder {file} cannot be written to (a file stands where a folder has to be): correct its owner or "
+        "mode, or name another one",
+    )
+    assert second.code == 2
+    assert second.said == f"error: an earlier network used folder {used}: name another --folder, or delete it"
+    assert file.read_text() == "kept"
+
+
+def test_whether_the_folder_of_a_network_stays_is_said_at_the_start(tmp_path: Path) -> None:
+    here = {"home": tmp_path, "ANVIL": str(tmp_path / "none"), "TMPDIR": str(tmp_path)}  # it ends right after
+
+    passing = run("devnet", "--model", "tiny", **here)  # type: ignore[arg-type]
+    kept = run("devnet", "--model", "tiny", "--folder", str(tmp_path / "mine"), **here)  # type: ignore[arg-type]
+
+    assert "(deleted at the end; --folder keeps them)\n" in passing.stdout
+    assert f"files and logs: {tmp_path / 'mine'}\n" in kept.stdout
 
 
 def test_paths_lie_under_the_home_folder_and_purge_keeps_wallets(tmp_path: Path) -> None:
