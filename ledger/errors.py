@@ -14,6 +14,7 @@ LedgerError
 |-- Unconfirmed    sent but not final: look again, never resend
 |-- KeystoreError  a wallet file cannot be used
 |-- JournalError, SlotTaken (`journal`)   nothing is signed that cannot be written down, or against what was signed
+|-- NotExported (`portable`)   a file is no exported journal
 |-- DevnetError (`devnet`)   anvil cannot be found or started
 |-- InvalidSignature, MalformedMessage   a peer's message is not what it claims to be
 `-- Reverted       the contract said no: retrying the same call cannot help
@@ -76,8 +77,12 @@ class Reverted(LedgerError):
     def __init__(self, name: str, values: Mapping[str, object] | None = None) -> None:
         self.name = name
         self.values: dict[str, object] = dict(values or {})
-        operands = ", ".join(f"{key}={value}" for key, value in self.values.items())
+        operands = ", ".join(f"{key}={_operand(value)}" for key, value in self.values.items())
         super().__init__(f"{name}({operands})")
+
+
+def _operand(value: object) -> object:
+    return "0x" + value.hex() if isinstance(value, bytes) else value
 
 
 class SlotMismatch(Reverted):

@@ -35,6 +35,11 @@ def test_errors_of_all_three_contracts_are_known() -> None:
         assert (error.name, error.values) == (signature[: signature.index("(")], expected)
 
 
+def test_bytes_among_the_operands_are_said_in_hex() -> None:
+    error = decode_revert(_data("AlreadySubmitted(bytes32)", b"\x07" * 32))
+    assert str(error) == f"AlreadySubmitted(commitment=0x{'07' * 32})"
+
+
 def test_soliditys_own_errors_are_known() -> None:
     assert decode_revert(_data("Error(string)", "why")).values == {"message": "why"}
     assert decode_revert(_data("Panic(uint256)", 0x11)).values == {"code": 0x11}
