@@ -41,8 +41,12 @@ async def uncommitted(
     rows = []
     for file in files:
         state = (await ledger.submission(record.run.id, file.commitment)).state
-        rows.append(_row(file, state, signed.get(file.commitment)))
+        rows.append(_row(file, state, signed.get(file.commitment), _takes_nothing(record)))
     return rows
+
+
+def _takes_nothing(record: Record) -> bool:
+    return record.ended is not None and (record.latest is None or not record.is_open(record.latest))
 
 
 async def pending(ledger: Ledger, who: Address, home: Home | None) -> list[Summary]:
@@ -72,12 +76,13 @@ def _files(folder: StateFolder, record: Record) -> list[_File]:
     return sorted(found)[-LEFT_FILES:]
 
 
-def _row(file: _File, state: State, entry: Entry | None) -> Summary:
+def _row(file: _File, state: State, entry: Entry | None, over: bool) -> Summary:
     version, slot = _place(entry)
     if state != State.NONE:
         fate = "on chain, and not confirmed yet"
     else:
         fate = FATE[entry.stage] if entry is not None else "made, and not committed: nothing was signed for it"
+        fate += "; the run has ended, and takes nothing more" if over else ""
     return {
         "commitment": "0x" + file.commitment.hex(),
         "version": version,

@@ -6,7 +6,7 @@ process hold several times what one of them needs. And what else a node does nev
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -31,8 +31,14 @@ class Abandoned(Exception):
     """Nobody waits any more for what is being done."""
 
 
-async def abandonable(call: Callable[..., Result], *args: Any, progress: Callable[[int, int], None]) -> Result:
-    """`call(*args, progress)` in a thread of its own; once this is cancelled, `progress` raises when it is called.
+async def abandonable(
+    run: Callable[..., Awaitable[Result]],
+    call: Callable[..., Result],
+    *args: Any,
+    progress: Callable[[int, int], None],
+) -> Result:
+    """`call(*args, progress)` in the thread that `run` takes, which is `on_model_thread` or `asyncio.to_thread`; once
+    this is cancelled, `progress` raises when it is called.
 
     The call is over before the cancellation goes on: what it used is free for others.
     """
@@ -43,7 +49,7 @@ async def abandonable(call: Callable[..., Result], *args: Any, progress: Callabl
             raise Abandoned
         progress(done, total)
 
-    running = asyncio.ensure_future(asyncio.to_thread(call, *args, heard))
+    running = asyncio.ensure_future(run(call, *args, heard))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

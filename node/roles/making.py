@@ -145,9 +145,8 @@ class Maker:
         return await asyncio.to_thread(encode_file, rollouts)
 
     async def _samples(self, seed: bytes, prompts: list[tuple[int, ...]], progress: Progress) -> list[Sample]:
-        if self.at_once == 1:
-            return await on_model_thread(self.engine.generate, seed, prompts, progress)
-        return await abandonable(self.engine.generate, seed, prompts, progress=progress)
+        run = on_model_thread if self.at_once == 1 else asyncio.to_thread
+        return await abandonable(run, self.engine.generate, seed, prompts, progress=progress)
 
     def _rollouts(self, assignment: Assignment, samples: Sequence[Sample]) -> list[Rollout]:
         size = self.member.spec.slot.group_size

@@ -42,6 +42,7 @@ LOOK_AGAIN = (
     Unreachable, Unconfirmed,
 )  # fmt: skip
 
+TWIN = "not submitted: another process uses this node key, of another home or machine; stop one of them"
 
 Situation = tuple[Version | None, frozenset[Digest]]  # the latest version, and what is open of this node
 
@@ -128,11 +129,14 @@ class Worker:
             self._count_failure(error, assignment)
             return False
         self.failures = 0
+        if work is None:
+            return False
         self.ran.add(assignment.version)
         return await self._submit(work)
 
-    async def _made(self, assignment: Assignment) -> Work:
+    async def _made(self, assignment: Assignment) -> Work | None:
         """The work of `assignment`; where the engine takes more than one slot at once, the one after it is begun, too.
+        None where it was given up.
 
         Raises: as `Maker.make`.
         """
@@ -143,7 +147,28 @@ class Worker:
         if self.ahead is None and self.maker.at_once > 1:
             following = await self._following(assignment)
             self.ahead = None if following is None else self._begin(following)
-        return await making.task
+        watching = asyncio.create_task(self._give_up_when_closed(making))
+        try:
+            return await making.task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is None or current.cancelling():  # this worker is stopped
+                raise
+            event("slot given up", version=assignment.version, slot=assignment.slot, reason=self._why_closed)
+            return None
+        finally:
+            watching.cancel()
+
+    async def _give_up_when_closed(self, making: Begun) -> None:
+        """Reads the chain on while something is made, so that nothing is made that the chain takes no more."""
+        while self.member.record.is_open(making.assignment.version):
+            await self.member.wait()
+            await self.member.look()
+        making.task.cancel()
+
+    @property
+    def _why_closed(self) -> str:
+        return "the version is no longer open" if self.member.record.ended is None else "the run has ended"
 
     def _begin(self, assignment: Assignment) -> Begun:
         return Begun(assignment, asyncio.create_task(self.maker.make(assignment)))
@@ -253,7 +278,8 @@ class Worker:
                 what.run, what.version, what.slot, what.root, what.units, what.beacon
             )
         except LOOK_AGAIN as error:
-            self._rest("not submitted, looking again", error, slot=what.slot)
+            twin = isinstance(error, AlreadySubmitted)
+            self._rest(TWIN if twin else "not submitted, looking again", error, slot=what.slot)
             self.unsent = not isinstance(error, SlotTaken)  # which will be taken for ever
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:

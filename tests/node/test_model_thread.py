@@ -3,13 +3,15 @@
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from node.model_thread import Abandoned, abandonable
+from node.model_thread import Abandoned, abandonable, on_model_thread
 
 
-async def test_a_call_that_nobody_waits_for_ends_before_the_cancellation_goes_on() -> None:
+@pytest.mark.parametrize("run", [on_model_thread, asyncio.to_thread])
+async def test_a_call_that_nobody_waits_for_ends_before_the_cancellation_goes_on(run: Any) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def work(steps: int, progress: object) -> int:
@@ -23,7 +25,7 @@ async def test_a_call_that_nobody_waits_for_ends_before_the_cancellation_goes_on
             raise
         return steps
 
-    task = asyncio.ensure_future(abandonable(work, 10_000, progress=lambda _done, _total: None))
+    task = asyncio.ensure_future(abandonable(run, work, 10_000, progress=lambda _done, _total: None))
     await asyncio.to_thread(begun.wait)
     task.cancel()
 
@@ -39,5 +41,5 @@ async def test_a_call_that_is_waited_for_gives_its_result_and_its_progress() -> 
         progress(1, 2)  # type: ignore[operator]
         return number
 
-    assert await abandonable(work, 7, progress=lambda done, total: heard.append((done, total))) == 7
+    assert await abandonable(asyncio.to_thread, work, 7, progress=lambda done, total: heard.append((done, total))) == 7
     assert heard == [(1, 2)]

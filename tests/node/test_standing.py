@@ -290,3 +290,17 @@ async def test_only_the_newest_are_listed_where_that_is_asked(build: Build) -> N
     (row,) = (await standing(network.connect(key(9)), network.run, asked))["submissions"]
 
     assert row["commitment"] == "0x" + commitments[-1].hex()
+
+
+async def test_a_file_that_came_too_late_is_said_to_have_no_run_any_more(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    worker.role.maker.intake.store.put(Digest(b"\x01" * 32), b"late")
+    await network.end_run()
+    in_time = (await told(network, worker, WALLET))["uncommitted"]
+    network.chain.mine(network.spec.windows.grace + 1)
+
+    late = (await told(network, worker, WALLET))["uncommitted"]
+
+    assert in_time[0]["why"] == "made, and not committed: nothing was signed for it"
+    assert late[0]["why"] == in_time[0]["why"] + "; the run has ended, and takes nothing more"

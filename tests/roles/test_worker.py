@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -152,6 +153,51 @@ async def test_a_finished_file_is_submitted_and_paid_when_the_run_ended_meanwhil
     await until(lambda: left_behind in record.submissions)
 
     assert await network.live(left_behind) == State.SETTLED
+
+
+class Endless(Engineered):
+    """Makes a first token for ever."""
+
+    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
+        self.generated += 1
+        while True:
+            progress(1, 1000)
+            time.sleep(0.001)
+
+
+async def test_what_is_made_is_given_up_when_the_run_takes_it_no_more(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    caplog.set_level("INFO", logger="intellect-node")
+    engine = Endless(policy_of(network.spec))
+    worker = (await network.worker(engine=engine)).go()
+    await until(lambda: engine.generated == 1)
+
+    await network.end_run()
+    await network.pass_time(network.spec.windows.grace - 1)
+    await asyncio.sleep(0.1)
+    assert not worker.finished  # late work is taken until then
+    network.chain.mine(2)
+    await until(lambda: worker.finished)
+
+    assert files(worker) == () and worker.member.record.submissions == {}
+    assert worker.task is not None and worker.task.exception() is None
+    (given_up,) = [line for line in caplog.records if line.getMessage() == "slot given up"]
+    assert given_up.fields == {"version": 0, "slot": 0, "reason": "the run has ended"}  # type: ignore[attr-defined]
+
+
+async def test_another_process_with_the_same_key_is_named_when_the_chain_has_its_file(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    breaking(network, "before", reverted("AlreadySubmitted", {"commitment": b"\xab" * 32}))
+    (await network.worker()).go()
+
+    await network.committed()
+
+    (line,) = [line for line in caplog.records if "another process uses this node key" in line.getMessage()]
+    assert line.fields["reason"] == f"AlreadySubmitted(commitment=0x{'ab' * 32})"  # type: ignore[attr-defined]
 
 
 async def test_the_file_is_handed_over_after_a_kill_between_submission_and_push(build: Build) -> None:
