@@ -15,7 +15,7 @@ AMOUNTS = frozenset(  # base units of the stake token, as text
     }
 )  # fmt: skip
 GAS = frozenset({"gas_wei", "node_gas_wei"})
-TIMES = frozenset({"ended_at", "ready_at", "time"})  # of blocks
+TIMES = frozenset({"all_ready_by", "ended_at", "ready_at", "time"})  # of blocks
 DIGITS = 4  # of a measured number: a reward is a float32, a mean has an error of its own
 
 

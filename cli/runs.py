@@ -1,7 +1,7 @@
 """`intellect-node deploy` and `intellect-node run`: contracts, and runs on them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +25,7 @@ from cli.options import (
 )
 
 if TYPE_CHECKING:
-    from ledger.base import Ledger, Receipt
+    from ledger.base import Ledger
 
 MAX_SECONDS = 2**31 - 1  # what a run's windows can be: uint32, and the specification's integers
 MAX_CONFIRMATIONS = 2**16  # `ledger.deployment`'s
@@ -162,16 +162,16 @@ def approve(
 ) -> None:
     """Approve a relay of a run. Owner only."""
     from ledger.base import RunId as Number
+    from node.stakes import approve_relay
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
     named = address(relay)
 
-    async def work(ledger: "Ledger") -> "Receipt":
-        return await ledger.set_relay(Number(run), named, not revoke)
+    async def work(ledger: "Ledger") -> "dict[str, Any]":
+        return await approve_relay(ledger, Number(run), named, not revoke)
 
-    asked(rpc, deployment, place, work, account)
-    show_result({"relay": relay, "approved": not revoke}, json)
+    show_result(asked(rpc, deployment, place, work, account), json)
 
 
 @app.command()
@@ -187,11 +187,11 @@ def end(
 ) -> None:
     """End a run for ever: no more versions, and after `grace` no more work. Owner or trainer only."""
     from ledger.base import RunId as Number
+    from node.stakes import end_run
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)
-    receipt = asked(rpc, deployment, place, lambda ledger: ledger.end_run(Number(run)), account)
-    show_result({"run": run, "ended_at": receipt.block.time}, json)
+    show_result(asked(rpc, deployment, place, lambda ledger: end_run(ledger, Number(run)), account), json)
 
 
 @app.command(name="withdraw")

@@ -1,13 +1,15 @@
-"""A provider's stake, looked at, added to, and taken back; an owner's pot. Amounts are base units, as decimal text."""
+"""What a provider does with its stake, and an owner with its run. Amounts are base units, as decimal text."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ledger.base import NOBODY, Address, Allocation, Ledger, RunId
 from ledger.errors import Reverted
 from node.errors import ConfigError
-from node.log import amount_text
+from node.log import amount_text, event
 
 FREE = RunId(0)  # with `NOBODY`, the contract's name for stake that backs no node
 RUNS_AT_ONCE = 16  # connections to one endpoint: ledger.provider's CONNECTIONS
@@ -92,28 +94,61 @@ async def unbond(ledger: Ledger, backing: Backing, amount: int | None) -> dict[s
 
 
 async def withdraw(ledger: Ledger) -> dict[str, Any]:
-    """Takes what has unbonded back into the wallet: 0 where nothing is ready."""
+    """Takes what has unbonded back into the wallet: 0 where nothing is ready, and says from when something is."""
     before = await ledger.unbonding_of(ledger.account)
     withdrawn = 0
     if before.ready:
         tokens = await ledger.token_balance(ledger.account)
         await ledger.withdraw()
         withdrawn = await ledger.token_balance(ledger.account) - tokens
-    return {"withdrawn": str(withdrawn), "still_unbonding": str(before.pending - withdrawn)}
+    result: dict[str, Any] = {"withdrawn": str(withdrawn), "still_unbonding": str(before.pending - withdrawn)}
+    if not before.pending:
+        event("nothing unbonds: `intellect-node stake unbond` begins to take stake back")
+    elif before.pending > withdrawn:
+        seconds = await ledger.unbonding_seconds()
+        event(f"the rest is not ready: each part is {seconds} s after its `stake unbond`, which said when")
+        result["all_ready_by"] = (await ledger.head()).time + seconds
+    return result
 
 
 async def withdraw_pot(ledger: Ledger, run: RunId) -> dict[str, Any]:
     """Takes what is left of an ended run's pot back to its owner. Raises: ConfigError: not yet, or not its owner."""
     amount = (await ledger.run_state(run)).pot
-    try:
+    reasons = {
+        "NotOwner": "only its owner takes the pot back",
+        "RunNotEnded": "it has not ended (`run end`), or submissions are taken until `grace` after that",
+        "RunStillOpen": "submissions are open: wait until they are final",
+    }
+    with _explained(f"the pot of run {run} stays where it is", reasons):
         await ledger.withdraw_pot(run)
-    except Reverted as refusal:
-        why = {
-            "NotOwner": "only its owner takes the pot back",
-            "RunNotEnded": "it has not ended (`run end`), or submissions are taken until `grace` after that",
-            "RunStillOpen": "submissions are open: wait until they are final",
-        }.get(refusal.name)
-        if why is None:
-            raise
-        raise ConfigError(f"the pot of run {run} stays where it is: {why} ({refusal})") from refusal
     return {"run": run, "withdrawn": str(amount)}
+
+
+async def end_run(ledger: Ledger, run: RunId) -> dict[str, Any]:
+    """Ends a run for ever. Raises: ConfigError: it has ended, or is neither the account's nor trained by it."""
+    reasons = {
+        "NotOwner": "only its owner or its trainer ends it: use the wallet of one of them",
+        "RunIsEnded": "it has ended already (`run withdraw` takes its pot back)",
+    }
+    with _explained(f"run {run} is not ended by this", reasons):
+        receipt = await ledger.end_run(run)
+    return {"run": run, "ended_at": receipt.block.time}
+
+
+async def approve_relay(ledger: Ledger, run: RunId, relay: Address, approved: bool) -> dict[str, Any]:
+    """Approves a relay, or takes that back. Raises: ConfigError: the run is another's."""
+    reasons = {"NotOwner": "only its owner approves relays: use the owner's wallet"}
+    with _explained(f"the relays of run {run} stay as they are", reasons):
+        await ledger.set_relay(run, relay, approved)
+    return {"relay": relay, "approved": approved}
+
+
+@contextmanager
+def _explained(what: str, reasons: Mapping[str, str]) -> Iterator[None]:
+    """Raises: ConfigError: the contract refused, by an error that `reasons` has in words of users."""
+    try:
+        yield
+    except Reverted as refusal:
+        if refusal.name not in reasons:
+            raise
+        raise ConfigError(f"{what}: {reasons[refusal.name]} ({refusal})") from refusal

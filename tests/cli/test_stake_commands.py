@@ -54,8 +54,10 @@ def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> 
 
     do("faucet", "--amount", "5")
     added = do("stake", "add", "3")
+    none = asked(chain, "validator", tmp_path, "stake", "withdraw")
     unbonding = do("stake", "unbond", "--amount", "1.000000000000000000")
-    early = do("stake", "withdraw")
+    soon = asked(chain, "validator", tmp_path, "stake", "withdraw")
+    early = told(soon)
     between = do("stake", "show")
     asyncio.run(chain.anvil.advance(UNBONDING_SECONDS))
     late = do("stake", "withdraw")
@@ -64,7 +66,11 @@ def test_stake_is_added_unbonds_and_comes_back(chain: Chain, tmp_path: Path) -> 
 
     assert added == {"staked": str(3 * TOKEN_UNIT), "free": str(3 * TOKEN_UNIT)}
     assert unbonding["unbonding"] == str(TOKEN_UNIT)
+    assert told(none) == {"withdrawn": "0", "still_unbonding": "0"}
+    assert none.said == "nothing unbonds: `intellect-node stake unbond` begins to take stake back"
+    assert early.pop("all_ready_by") >= unbonding["ready_at"]
     assert early == {"withdrawn": "0", "still_unbonding": str(TOKEN_UNIT)}
+    assert soon.said == "the rest is not ready: each part is 600 s after its `stake unbond`, which said when"
     assert between == {
         "provider": chain.address("validator"), "tokens": str(2 * TOKEN_UNIT), "free": str(2 * TOKEN_UNIT),
         "unbonding": str(TOKEN_UNIT), "ready_to_withdraw": "0", "unbonding_seconds": UNBONDING_SECONDS,
@@ -109,6 +115,7 @@ def test_stake_that_is_not_there_is_said(chain: Chain, tmp_path: Path, what: tup
 def test_a_run_is_ended_and_its_pot_taken_back_by_its_owner_alone(chain: Chain, owned: RunId, tmp_path: Path) -> None:
     run = ("--run", str(owned))
     stranger = asked(chain, "worker", tmp_path, "run", "end", *run)
+    relays = asked(chain, "worker", tmp_path, "run", "approve", chain.address("relay"), *run)
     early = asked(chain, "owner", tmp_path, "run", "withdraw", *run)
     ended = told(asked(chain, "owner", tmp_path, "run", "end", *run))
     twice = asked(chain, "owner", tmp_path, "run", "end", *run)
@@ -117,10 +124,11 @@ def test_a_run_is_ended_and_its_pot_taken_back_by_its_owner_alone(chain: Chain, 
     taken = told(asked(chain, "owner", tmp_path, "run", "withdraw", *run))
     shown = told(command("run", "show", *run, *chain.at(), "--json", home=tmp_path))
 
-    assert stranger.code == 1 and "NotOwner(caller=" in stranger.said
+    assert stranger.code == 2 and "only its owner or its trainer ends it: use the wallet of one" in stranger.said
+    assert relays.code == 2 and "only its owner approves relays: use the owner's wallet" in relays.said
     assert early.code == 2 and "it has not ended (`run end`)" in early.said
     assert ended["run"] == owned
-    assert twice.code == 1 and f"RunIsEnded(run={owned})" in twice.said
+    assert twice.code == 2 and "it has ended already" in twice.said
     assert another.code == 2 and "only its owner takes the pot back" in another.said
     assert taken == {"run": owned, "withdrawn": str(10 * TOKEN_UNIT)}
     assert (shown["ended"], shown["pot"]) == (True, "0")
