@@ -6,13 +6,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from node.log import amount_text
+
 if TYPE_CHECKING:
     from node.devnet.report import Report
 
 
 LOG_COLUMNS = 100  # of a file or a pipe, which have no width of their own
 
-UNITS = {"seconds": "s", "claimed": "stake tokens", "output_tokens": "of the model"}  # of the figures that have one
+UNITS = {"seconds": "s", "output_tokens": "of the model"}  # of the figures that have one
 STEPS = "step: the optimiser step that made the version. reward: mean of its accepted rollouts, each 0 to 1."
 PERMITTED = (
     "measured: by the validators. permitted: the widest that honest engines showed before the run, fixed in its "
@@ -31,7 +33,7 @@ def closing(found: "Report") -> None:
     if found.verdicts:
         console.print(_rejected(found.verdicts))
     for slash in found.summary["slashes"]:
-        console.print(f"slashed: {slash['node']} lost {slash['tokens']} stake tokens for {slash['check']}")
+        console.print(f"slashed: {slash['node']} lost {amount_text(int(slash['amount']))} for {slash['check']}")
         typer.echo(f"  transaction {slash['transaction']}")
     for failure in found.failures:
         typer.echo(f"NOT AS IT SHOULD BE: {failure}")
@@ -57,7 +59,9 @@ def _figures(summary: dict[str, Any]) -> Table:
 
 def _with_unit(name: str, value: Any) -> str:
     if name == "rewards":
-        return ", ".join(f"{who} {amount}" for who, amount in value.items()) + " stake tokens"
+        return "\n".join(f"{who} {amount_text(int(amount))}" for who, amount in value.items())
+    if name == "claimed":
+        return amount_text(int(value))
     return f"{_text(value)} {UNITS.get(name, '')}".rstrip()
 
 

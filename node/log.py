@@ -1,7 +1,8 @@
 """One line per event that a person would ask about, for people or, with `json_lines`, for machines.
 
 Both have the same fields; only people get units. Names of fields that recur: commitment, version, slot, node, check,
-seconds, bytes, tokens; a rate ends in `_s`, an amount of stake or pay is in base units, `due` is a block's time.
+seconds, bytes, tokens; a rate ends in `_s`, an amount of stake or pay is in base units, `gas` in wei, `due` is a
+block's time.
 """
 
 import json
@@ -113,7 +114,7 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "bytes_s": lambda value: bytes_text(value) + "/s",
     "tokens_s": lambda value: f"{value:,.0f}",
     **dict.fromkeys(("seconds", "seconds_left", "stalled_seconds"), seconds_text),
-    "wei": lambda value: wei_text(int(value)),
+    "gas": lambda value: wei_text(int(value)),
     "due": time_text,
 }
 

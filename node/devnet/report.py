@@ -6,7 +6,7 @@ from itertools import groupby
 from statistics import mean
 from typing import Any
 
-from ledger.base import TOKEN_UNIT, Address, State, Version
+from ledger.base import Address, State, Version
 from node.devnet.observer import Observer
 from node.record import Submission
 from node.training.evaluation import Accuracy
@@ -19,7 +19,8 @@ Summary = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`failures` say, in words, what did not happen as it should; empty means success."""
+    """Amounts are in base units, as text. `failures` say, in words, what did not happen as it should;
+    empty means success."""
 
     summary: Summary
     steps: list[Summary]
@@ -66,8 +67,8 @@ def _summary(
         "rollouts_audited": sum(seen.audits.values()),
         "output_tokens": sum(outputs),
         "outputs_of_32_tokens_or_more": sum(length >= 32 for length in outputs),
-        "rewards": {seen.name(node): f"{amount / TOKEN_UNIT:.2f}" for node, amount in paid.items()},
-        "claimed": f"{sum(claim.amount for claim in seen.record.claims) / TOKEN_UNIT:.2f}",
+        "rewards": {seen.name(node): str(amount) for node, amount in paid.items()},
+        "claimed": str(sum(claim.amount for claim in seen.record.claims)),
         "slashes": [_slash(seen, s) for s in submissions if s.slash is not None],
         "held_out": {str(version): _accuracy(figure) for version, figure in accuracy.items()},
     }
@@ -79,7 +80,7 @@ def _slash(seen: Observer, submission: Submission) -> Summary:
         return {}
     return {
         "node": seen.name(slash.node),
-        "tokens": f"{slash.amount / TOKEN_UNIT:.2f}",
+        "amount": str(slash.amount),
         "check": Check(submission.check).name if submission.check is not None else None,
         "transaction": "0x" + slash.transaction.hex(),
     }

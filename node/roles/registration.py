@@ -106,4 +106,4 @@ class Registration:
                 f"{2 * GAS_TOP_UP_WEI / 1e18} ETH of the test network"
             )
         await self.provider.transfer_native(self.node, GAS_TOP_UP_WEI)
-        event("node given gas", node=self.node, wei=GAS_TOP_UP_WEI)
+        event("node given gas", node=self.node, gas=GAS_TOP_UP_WEI)

@@ -7,8 +7,8 @@ from node.devnet.report import Report
 
 SUMMARY = {
     "seconds": 386.3, "output_tokens": 8780, "states": {"settled": 22, "slashed": 1},
-    "rewards": {"worker-1": "18.48", "cheater": "0.00"}, "claimed": "34.51",
-    "slashes": [{"node": "cheater", "tokens": "13.71", "check": "TOPLOC", "transaction": "0x" + "ab" * 32}],
+    "rewards": {"worker-1": "18480123000000000000", "cheater": "0"}, "claimed": "34510000000000000000",
+    "slashes": [{"node": "cheater", "amount": str(13_710 * 10**15), "check": "TOPLOC", "transaction": "0x" + "ab" * 32}],
     "held_out": {"0": {"mean": 0.129, "standard_error": 0.024, "prompts": 64, "samples": 4}},
 }  # fmt: skip
 STEPS = [
@@ -29,9 +29,9 @@ def test_the_closing_table_has_units_and_fits_a_hundred_columns(capsys: pytest.C
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 100
     for text in (
-        "386.3 s", "worker-1 18.48, cheater 0.00 stake tokens", "34.51 stake tokens", "8780 of the model",
+        "386.3 s", "worker-1 18.480123 tSTAKE", "cheater 0 tSTAKE", "34.51 tSTAKE", "8780 of the model",
         "12.9% ± 2.4 (64 x 4)", "measured 115, 50.06, 54", "permitted 19, 4.94, 5", "│ base ", "mean reward",
-        "cheater lost 13.71 stake tokens for TOPLOC", "permitted: the widest that honest engines showed",
+        "cheater lost 13.71 tSTAKE for TOPLOC", "permitted: the widest that honest engines showed",
         "step: the optimiser step that made the version", "all as it should be",
     ):  # fmt: skip
         assert text in shown

@@ -81,7 +81,7 @@ def test_nothing_goes_to_the_root_logger_once_configured() -> None:
 def test_people_get_units_where_machines_get_plain_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     fields: dict[str, object] = {
         "bytes": 269_100_000, "bytes_s": 1_234.0, "seconds": 0.1234, "seconds_left": 75.4, "tokens_s": 1818.963,
-        "pay": 5_078_911 * 10**12, "wei": 5 * 10**16, "skipped": None, "versions": [0, 1], "roots": [b"\xab" * 32],
+        "pay": 5_078_911 * 10**12, "gas": 5 * 10**16, "skipped": None, "versions": [0, 1], "roots": [b"\xab" * 32],
     }  # fmt: skip
     configure("worker", json_lines=False)
     event("all", **fields)
@@ -91,11 +91,11 @@ def test_people_get_units_where_machines_get_plain_numbers(capsys: pytest.Captur
     people, machine = lines(capsys)
     assert people[8:] == (
         " worker     all bytes=269.1 MB bytes_s=1.2 kB/s seconds=0.12 s seconds_left=75 s tokens_s=1,819 pay=5.078911"
-        " tSTAKE wei=0.0500 ETH versions=0,1 roots=0xabababab…"
+        " tSTAKE gas=0.0500 ETH versions=0,1 roots=0xabababab…"
     )
     read = json.loads(machine)
     assert (read["bytes"], read["seconds"], read["seconds_left"]) == (269_100_000, 0.1234, 75.4)
-    assert (read["pay"], read["wei"]) == ("5078911000000000000", "50000000000000000")  # over 2^53: text
+    assert (read["pay"], read["gas"]) == ("5078911000000000000", "50000000000000000")  # over 2^53: text
     assert (read["skipped"], read["versions"], read["roots"]) == (None, [0, 1], ["0x" + "ab" * 32])
 
 
