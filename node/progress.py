@@ -18,7 +18,8 @@ LINE_SECONDS: Final = 10.0  # between two lines in a log
 LOOK_SECONDS: Final = 0.5  # between two looks, by the machine's clock
 RATE_SECONDS: Final = 30.0  # that a rate is the mean of: shorter jumps about, longer hides that something slowed down
 SAMPLE_SECONDS: Final = 0.5  # between two of the points that a rate is taken from
-STALLED_SECONDS: Final = 10.0  # without anything done, before it is said
+STALLED_SECONDS: Final = 10.0  # without a byte, before it is said
+COMPUTING_STALLED_SECONDS: Final = 300.0  # of what a model works at: a batch of it can take minutes on a busy machine
 
 Sample = tuple[float, int]  # (monotonic seconds, done)
 OnProgress = Callable[[int, int], None]  # hears (done, total), as a `Progress` does; the unit is whoever calls it's
@@ -82,7 +83,8 @@ class Progress:
     def stalled_seconds(self) -> float | None:
         """Since something moved last, where that is long ago."""
         since = self._clock.monotonic() - self._moved_at
-        return since if self.unit and since >= STALLED_SECONDS else None
+        most = STALLED_SECONDS if self.unit == "bytes" else COMPUTING_STALLED_SECONDS
+        return since if self.unit and since >= most else None
 
     def summary(self, done: int | None = None, unit: str | None = None) -> dict[str, object]:
         """Fields of the line that says that it is done: how much (what was there aside), how long, how fast.

@@ -8,7 +8,7 @@ from node.devnet.report import Report
 SUMMARY = {
     "seconds": 386.3, "output_tokens": 8780, "states": {"settled": 22, "slashed": 1},
     "rewards": {"worker-1": "18480123000000000000", "cheater": "0"}, "claimed": "34510000000000000000",
-    "slashes": [{"node": "cheater", "amount": str(13_710 * 10**15), "check": "TOPLOC", "transaction": "0x" + "ab" * 32}],
+    "slashes": [{"node": "cheater", "amount": str(1371 * 10**16), "check": "TOPLOC", "transaction": "0x" + "ab" * 32}],
     "held_out": {"0": {"mean": 0.129, "standard_error": 0.024, "prompts": 64, "samples": 4}},
 }  # fmt: skip
 STEPS = [

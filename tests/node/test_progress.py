@@ -80,6 +80,14 @@ def test_a_stall_is_said_and_the_rate_falls_to_nothing(clock: HandClock) -> None
     assert (progress.rate, progress.seconds_left, progress.stalled_seconds) == (0, None, 41)
 
 
+def test_a_model_that_takes_minutes_for_a_batch_is_not_said_to_stall(clock: HandClock) -> None:
+    progress = Progress("training", "tokens", clock)
+    clock.now += 299
+    assert progress.stalled_seconds is None
+    clock.now += 1
+    assert progress.stalled_seconds == 300
+
+
 def test_without_a_total_there_is_no_share_and_no_time_left(clock: HandClock) -> None:
     progress = Progress("fetching", "bytes", clock)
     clock.now += 4
