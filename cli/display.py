@@ -19,10 +19,12 @@ TIMES = frozenset({"all_ready_by", "ended_at", "ready_at", "time"})  # of blocks
 DIGITS = 4  # of a measured number: a reward is a float32, a mean has an error of its own
 
 
-def show(value: Any, as_json: bool) -> None:
-    """Prints a result: JSON, or one `name  value` line per field and a table per list of records."""
+def show(value: Any, as_json: bool, empty: str = "nothing") -> None:
+    """Prints a result: JSON, or one `name  value` line per field and a table per list of records, `empty` for none."""
     if as_json:
         typer.echo(json.dumps(value, indent=2))
+    elif value == []:
+        typer.echo(empty)
     elif isinstance(value, list):
         _table(value)
     else:
@@ -81,9 +83,6 @@ def _parted(value: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        typer.echo("nothing")
-        return
     columns = list(rows[0])
     cells = [columns, *([field_text(column, row[column]) for column in columns] for row in rows)]
     widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]

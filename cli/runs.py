@@ -74,13 +74,15 @@ def deploy(
     require_new(out, "it may name contracts that are in use, so name another file with --out")
     require_writable(out.absolute().parent)
     account = unlock(wallet, home_of(home), password_file)
-    typer.echo(
-        f"deploying from {account.address}; if this is cut short, run it again: nothing refers to half of it", err=True
-    )
+
+    def begun() -> None:
+        what = "if this is cut short, run it again: nothing refers to half of it"
+        typer.echo(f"deploying from {account.address}; {what}", err=True)
+
     made = run_async(
         deploy_contracts(
             rpc, account, unbonding, faucet_cap=faucet_cap * TOKEN_UNIT, faucet_cooldown_seconds=faucet_cooldown,
-            confirmations=confirmations,
+            confirmations=confirmations, begun=begun,
         )
     )  # fmt: skip
     show_result({**asdict(made), "file": str(out)}, json)  # first: whatever befalls the file, the addresses are known
@@ -138,7 +140,6 @@ def create(
     )  # fmt: skip
     spec = build_spec(model, base, plan)
     funds = default_pot(spec) if pot is None else pot * TOKEN_UNIT
-    typer.echo("creating the run; if this is cut short, `intellect-node run list` says whether it is there", err=True)
 
     async def work(ledger: "Ledger") -> int:
         return await create_run(ledger, spec, trainer_key, validators, quorum, relays, funds)
@@ -226,7 +227,8 @@ def list_(
     """List the deployment's runs. Reads each run's events, which takes long on an old public chain."""
     from node.queries import list_runs
 
-    show_result(asked(rpc, deployment, home_of(home), lambda ledger: list_runs(ledger, newest)), json)
+    rows = asked(rpc, deployment, home_of(home), lambda ledger: list_runs(ledger, newest))
+    show_result(rows, json, "no runs on this deployment yet")
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Puts the contracts on a chain: token, staking, coordinator, in this order, each bound to the one before."""
 
+from collections.abc import Callable
 from typing import Final
 
 from eth_account.signers.local import LocalAccount
@@ -22,6 +23,7 @@ async def deploy(
     faucet_cap: int = FAUCET_CAP,
     faucet_cooldown_seconds: int = 0,
     confirmations: int = 0,
+    begun: Callable[[], None] = lambda: None,
 ) -> Deployment:
     """Deploys the three contracts from `account`, which pays.
 
@@ -30,6 +32,7 @@ async def deploy(
         faucet_cap: most base units of one faucet call.
         faucet_cooldown_seconds: between two faucet calls of one address; 0 for none.
         confirmations: blocks that clients of this deployment wait for.
+        begun: called once the chain has answered, before anything is sent.
 
     Raises: LedgerError.
     """
@@ -38,6 +41,7 @@ async def deploy(
         chain_id = await endpoints.chain_id()
         sender = await open_sender(endpoints, account, None, chain_id, confirmations)
         try:
+            begun()
             token, block = await _create(sender, "StakeToken", faucet_cap, faucet_cooldown_seconds)
             staking, _ = await _create(sender, "Staking", token, unbonding_seconds)
             coordinator, _ = await _create(sender, "RunCoordinator", staking)

@@ -221,6 +221,7 @@ async def create_run(
     wanted = len(validators) * 2 // 3 + 1 if quorum is None else quorum
     params = params_of(spec, trainer, list(validators), wanted)
     await owner.finish_earlier()  # what a killed process sent counts from here on
+    event("creating the run; if this is cut short, `intellect-node run list` says whether it is there")
     missing = pot - await owner.token_balance(owner.account)
     if missing > 0:
         await owner.faucet(missing)  # first, because a run that cannot be paid for is of no use

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from ledger.parsing import first_problem
+from ledger.parsing import MAX_NAME, first_problem
 from node.errors import ConfigError, SpecMismatch
 from node.tasks.base import Task, Tokenizer
 
@@ -43,6 +43,10 @@ class Environment(Generic[S]):
         Raises:
             SpecMismatch: an unknown field, or a value of the wrong type or out of bounds.
         """
+        unknown = next((name for name in config if name not in self.settings.model_fields), None)
+        if unknown is not None:
+            known = ", ".join(self.settings.model_fields) or "none"
+            raise SpecMismatch(f"config, {ascii(unknown[:MAX_NAME])[1:-1]}: no such setting: there are {known}")
         try:
             return self.settings.model_validate(dict(config))
         except ValidationError as error:

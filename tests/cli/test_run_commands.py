@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ledger.base import RunId
 from node.launch import Plan, build_spec
 from node.terms import params_of
@@ -33,6 +35,36 @@ def test_runs_are_listed_with_state_owner_and_pot(chain: Chain, tmp_path: Path) 
     }  # fmt: skip
     line = people.out.splitlines()[chain.run]
     assert line.startswith(f"{chain.run} ") and "commands" in line and "1,000 tSTAKE" in line
+
+
+def test_contracts_without_runs_say_so_and_nothing_is_begun_without_a_chain(chain: Chain, tmp_path: Path) -> None:
+    deploy = ("deploy", "--wallet", chain.wallets["owner"], "--out", tmp_path / "new.json", "--rpc")
+
+    nowhere = command(*deploy, "http://127.0.0.1:9", home=tmp_path)
+    deployed = command(*deploy, chain.anvil.rpc_url, home=tmp_path)
+    runs = command("run", "list", *chain.at()[:2], "--deployment", tmp_path / "new.json", home=tmp_path)
+
+    assert nowhere.code == 75 and "deploying" not in nowhere.err
+    assert deployed.code == 0 and deployed.err.startswith(f"deploying from {chain.address('owner')}; if this is cut")
+    assert (runs.code, runs.out) == (0, "no runs on this deployment yet\n")
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [(("--quorum", "5"), "a quorum of 5 cannot be: of 1 validators, choose 1 to all"),
+     (("--set", "foo=1"), "task residues: config, foo: no such setting: there are classes, vocabulary, seed, train, held_out")],
+)  # fmt: skip
+def test_a_run_that_cannot_be_is_not_said_to_be_created(
+    chain: Chain, tmp_path: Path, choice: tuple[str, ...], said: str
+) -> None:
+    answer = command(
+        "run", "create", "--wallet", chain.wallets["owner"], "--model", "tiny", "--trainer", chain.address("trainer"),
+        "--validator", chain.address("validator"), *choice, *chain.at(), home=tmp_path,
+    )  # fmt: skip
+
+    assert answer.code == 2
+    assert answer.said.startswith(f"error: {said}")
+    assert "creating" not in answer.err
 
 
 async def test_a_run_that_was_cut_short_is_gone_on_with(chain: Chain, tmp_path: Path) -> None:
