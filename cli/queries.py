@@ -108,6 +108,9 @@ def claim(
     place = home_of(home)
     account = unlock(wallet, place, password_file)
     amount = asked(rpc, deployment, place, claim_rewards, account)
+    if not amount:
+        why = "no pay is settled for this wallet yet, or all was claimed; `intellect-node status` shows its work"
+        typer.echo(f"nothing to claim: {why}", err=True)
     show_result({"provider": account.address, "claimed": str(amount)}, json)
 
 
@@ -204,7 +207,7 @@ def list_checkpoints(
         {"version": c.version, "root": c.manifest_root.hex(), "block": c.block.number, "time": c.block.time}
         for c in record.checkpoints
     ]
-    show_result(rows, json)
+    show_result(rows, json, "no versions yet: the trainer has published none")
 
 
 @checkpoints.command(name="export")
@@ -323,15 +326,14 @@ def purge(
     place = home_of(home)
     found = [*run_folders(place), *(folder for folder in (place.folder / "exports",) if folder.exists())]
     found += [default_cache()] if models and default_cache().exists() else []
-    for folder in found:
-        typer.echo(str(folder))
     if not found:
         typer.echo("nothing to delete")
         return
     if not yes:
+        typer.echo("\n".join(map(str, found)))
         typer.confirm("Delete these folders? Unfinished runs cannot go on without them.", abort=True)
-    for folder in found:
-        delete_unused(folder)
+    delete_unused(found, place)
+    typer.echo("\n".join(f"deleted {folder}" for folder in found))
 
 
 def register(app: typer.Typer) -> None:

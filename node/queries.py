@@ -1,7 +1,7 @@
 """Answers to what a person asks: runs, rollout files, folders. Own work is `standing`'s, weights are `exports`'."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -144,13 +144,28 @@ def idle(folders: Iterable[StateFolder]) -> Iterator[None]:
         yield
 
 
-def delete_unused(folder: Path) -> None:
-    """Deletes a folder that no running role holds.
+def delete_unused(folders: Sequence[Path], home: Home) -> None:
+    """Deletes folders, and what is empty then between them and `home`.
 
-    Raises: ConfigError: a process of this machine holds it. StoreError: it cannot be deleted.
+    Raises:
+        ConfigError: a running role of this machine holds one of them; all are there still.
+        StoreError: one cannot be deleted.
     """
+    with ExitStack() as held:
+        try:
+            held.enter_context(idle(map(StateFolder, folders)))
+        except ConfigError as error:
+            raise ConfigError(f"{error}; nothing was deleted") from error
+        for folder in folders:
+            _delete(folder)
+            with suppress(OSError):  # it holds others
+                for parent in folder.parents:
+                    if home.folder in parent.parents:
+                        parent.rmdir()
+
+
+def _delete(folder: Path) -> None:
     try:
-        with locked(StateFolder(folder).lock):
-            rmtree(folder)
+        rmtree(folder)
     except OSError as error:
         raise disk_refused(f"{folder} cannot be deleted", error) from error

@@ -202,8 +202,8 @@ def test_paths_lie_under_the_home_folder_and_purge_keeps_wallets(tmp_path: Path)
 
     assert paths["home"] == str(tmp_path)
     assert Path(paths["runs"]) == tmp_path / "runs"
-    assert purged.returncode == 0
-    assert not state.exists()
+    assert (purged.returncode, purged.stdout) == (0, f"deleted {state}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["wallets"]
     assert (tmp_path / "wallets" / "mine.json").exists()
 
 
@@ -220,12 +220,15 @@ def test_purge_without_a_yes_deletes_nothing(tmp_path: Path) -> None:
 def test_purge_leaves_what_a_running_role_holds(tmp_path: Path) -> None:
     state = tmp_path / "runs" / "1-aa-1" / "0xbb"
 
+    other = tmp_path / "runs" / "1-aa-1" / "0xaa"
+    other.mkdir(parents=True)
+
     with locked(state / "lock"):
         answer = run("purge", "--yes", home=tmp_path)
 
-    assert answer.returncode == 2
-    assert "stop it first" in answer.stderr
-    assert (state / "lock").exists()
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.endswith("stop it first; nothing was deleted\n")
+    assert (state / "lock").exists() and other.exists()
 
 
 def test_an_engine_that_is_none_is_refused_before_anything_else(tmp_path: Path) -> None:

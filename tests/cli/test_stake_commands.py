@@ -112,6 +112,13 @@ def test_stake_that_is_not_there_is_said(chain: Chain, tmp_path: Path, what: tup
     assert said in answer.said
 
 
+def test_a_claim_of_nothing_says_that_nothing_is_settled(chain: Chain, tmp_path: Path) -> None:
+    answer = asked(chain, "relay", tmp_path, "rewards", "claim")
+
+    assert told(answer) == {"provider": chain.address("relay"), "claimed": "0"}
+    assert answer.said.startswith("nothing to claim: no pay is settled for this wallet yet")
+
+
 def test_a_run_is_ended_and_its_pot_taken_back_by_its_owner_alone(chain: Chain, owned: RunId, tmp_path: Path) -> None:
     run = ("--run", str(owned))
     stranger = asked(chain, "worker", tmp_path, "run", "end", *run)
