@@ -16,6 +16,7 @@ from hashing.sampling import noise
 from node.engines.base import Policy
 from node.engines.transformers import TransformersEngine
 from node.errors import EngineError, NotFound
+from node.model_thread import Abandoned
 from node.models.resolve import resolve
 from node.rollouts.rollout import Rollout
 
@@ -100,6 +101,20 @@ def test_states_captured_from_vllm_are_near_those_of_a_replay() -> None:
         assert max(d.exponent_mismatches for d in distances) <= 12
         assert max(d.mantissa_mean for d in distances) <= 3
         assert np.abs(replay.logprobs - recorded[f"logprob_{i}"]).mean() < 0.1
+
+
+def test_a_generation_that_nobody_waits_for_ends_at_its_next_token_and_the_engine_goes_on(tiny_folder: Path) -> None:
+    engine, heard = loaded(tiny_folder), []
+
+    def give_up(done: int, _total: int) -> None:
+        heard.append(done)
+        raise Abandoned
+
+    with pytest.raises(Abandoned):
+        engine.generate(SEED, PROMPTS, give_up)
+
+    assert heard == [6]  # the first token of the six rows of a batch
+    assert engine.generate(SEED, PROMPTS, quiet) == loaded(tiny_folder).generate(SEED, PROMPTS, quiet)
 
 
 def test_swapped_weights_are_bit_for_bit_those_of_a_fresh_load(tiny_folder: Path, other_folder: Path) -> None:
