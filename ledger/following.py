@@ -100,14 +100,20 @@ class Follower:
         """One endpoint's view of `entry`. Raises: Unreachable."""
         return await self._endpoints.ask(partial(_look, self._signer.address, entry))
 
-    async def push(self, entry: Entry) -> None:
-        """Sends the latest attempt of `entry`. Raises: Refused, Unreachable."""
-        await self._endpoints.ask(partial(_push, entry.attempts[-1]))
+    async def push(self, entry: Entry, *, everywhere: bool = False) -> None:
+        """Sends the latest attempt of `entry`: to one endpoint, or to all, whatever they say of it.
+
+        Raises: Refused, Unreachable: by the one.
+        """
+        question = partial(_push, entry.attempts[-1])
+        if everywhere:
+            await self._endpoints.each(question)
+        else:
+            await self._endpoints.ask(question)
 
     async def resend(self, entry: Entry) -> None:
-        """The same bytes once more, to every endpoint: one that took them may have dropped them. Whatever is said of
-        them, following finds out."""
-        await self._endpoints.each(partial(_push, entry.attempts[-1]))
+        """The same bytes once more: an endpoint that took them may have dropped them. Following finds out."""
+        await self.push(entry, everywhere=True)
 
     async def finish(self, entry: Entry, stage: Stage) -> None:
         await asyncio.to_thread(self._journal.finish, entry.id, stage)

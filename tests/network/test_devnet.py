@@ -73,7 +73,7 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
     assert (folder / "logs" / "worker-1.log").exists()
 
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=150)
 
     assert process.returncode == 1
     assert errors.strip().endswith("stopped")

@@ -302,4 +302,4 @@ async def test_a_checkpoint_that_no_disk_holds_is_refused_before_a_byte_is_fetch
     client = downloader(tmp_path / "leaf", http, [await speaking(servers, reply)])
     with pytest.raises(StoreError, match="GB more"):
         await client.fetch(Digest(blake3(data).digest()))
-    assert asked == ["manifests"]
+    assert set(asked) == {"manifests"}  # again where the machine is too busy to read 8 MiB in time
