@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from shutil import Error as CopyError
 from shutil import copytree
 
 from ledger.base import NOBODY, Digest, Ledger, Version
@@ -31,11 +32,16 @@ async def export_checkpoint(
 ) -> None:
     """Writes the model folder of `version` to `target`, from this machine's files, else from peers.
 
-    Raises: ConfigError: `target` exists, or as `fetch_checkpoint`. NotFound: no peer has it now.
+    Raises: ConfigError: `target` exists, or as `fetch_checkpoint`. NotFound: no peer has it now. StoreError.
     """
     await asyncio.to_thread(require_new, target, "name a folder that does not")
     folder = await fetch_checkpoint(ledger, run, version, home, allow_private, say)
-    await asyncio.to_thread(copytree, folder, target)
+    try:
+        await asyncio.to_thread(copytree, folder, target)
+    except (OSError, CopyError) as error:
+        raise StoreError(
+            f"{target} could not be written whole ({error}): make room, delete it, and try again"
+        ) from error
 
 
 async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, allow_private: bool, say: Say) -> Path:

@@ -26,10 +26,10 @@ class Policy:
 
 
 class Engine(Protocol):
-    """Blocking: roles call it in a thread, one call at a time. Raises `EngineError`, never half a result.
+    """Blocking: roles call it in a thread. Raises `EngineError`, never half a result.
 
-    slots_at_once: how many calls of `generate` may run at a time, each in a thread of its own, to keep the engine busy:
-    the last rows of one slot are few.
+    One call at a time, but for slots_at_once: how many calls of `generate` may run side by side, each in a thread of
+    its own, to keep the engine busy while the last rows of a slot are few.
     """
 
     slots_at_once: int

@@ -37,6 +37,8 @@ class EngineChoice:
         """The GPUs of each engine; nothing on a machine without. Raises: ConfigError: they cannot be shared out so."""
         here = installed.gpus()
         chosen = here if self.gpus is None else self.gpus
+        if len(set(chosen)) != len(chosen):
+            raise ConfigError(f"--gpus names a GPU twice: {', '.join(map(str, chosen))}")
         missing = sorted(set(chosen) - set(here))
         if missing:
             raise ConfigError(f"there is no GPU {missing[0]} here: --gpus may name {list(here) or 'none'}")

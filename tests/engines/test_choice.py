@@ -39,6 +39,8 @@ def test_gpus_that_are_not_here_are_refused() -> None:
 
     with pytest.raises(ConfigError, match=f"there is no GPU {absent} here"):
         EngineChoice("vllm", gpus=(absent,)).groups()
+    with pytest.raises(ConfigError, match="names a GPU twice: 0, 0"):
+        EngineChoice("vllm", gpus=(0, 0)).groups()
 
 
 def test_transformers_shares_no_model_among_gpus() -> None:

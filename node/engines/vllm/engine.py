@@ -96,12 +96,9 @@ class VllmEngine:
         """Processes with the weights of `folder`, their batches as large as memory allows. Raises: EngineError."""
         refused: EngineError | None = None
         for settings in self._attempts(folder):
-            threads = self._hardware.threads
-            self._processes = [
-                EngineProcess(settings, environment(gpus, threads), self._log.with_suffix(f".{number}.log"))
-                for number, gpus in enumerate(self._hardware.gpus or [()])
-            ]
             try:
+                for number, gpus in enumerate(self._hardware.gpus or [()]):
+                    self._processes.append(self._process(settings, number, gpus))
                 ready: list[Ready] = [process.started() for process in self._processes]
             except EngineError as error:
                 self.close()
@@ -117,6 +114,13 @@ class VllmEngine:
             "Free memory (other programs on the GPU?), let more GPUs share the model (--tensor-parallel), or choose a "
             "run of a smaller model"
         )
+
+    def _process(self, settings: Settings, number: int, gpus: tuple[int, ...]) -> EngineProcess:
+        log = self._log.with_suffix(f".{number}.log")
+        try:
+            return EngineProcess(settings, environment(gpus, self._hardware.threads), log)
+        except OSError as error:
+            raise EngineError(f"no engine process could be started, with its log in {log}: {error.strerror}") from error
 
     def _attempts(self, folder: Path) -> Iterator[Settings]:
         cache = None if self._hardware.gpus else self._hardware.cache_bytes

@@ -38,6 +38,7 @@ class EngineProcess:
         self._numbers = itertools.count(START + 1)
         self._waiting: dict[int, Answers] = {}
         self._lock = threading.Lock()
+        self._sending = threading.Lock()  # apart: who hears must not wait for who sends
         self._over: str | None = None
         ours, theirs = socket.socketpair()
         life, self._life = os.pipe()
@@ -82,7 +83,7 @@ class EngineProcess:
             self._send(Asked(next(self._numbers), Abort(number)))
 
     def _send(self, message: Settings | Asked) -> None:
-        with self._lock, suppress(OSError):  # that a process is gone is noticed by who waits for its answer
+        with self._sending, suppress(OSError):  # that a process is gone is noticed by who waits for its answer
             self._connection.send(message)
 
     def _hear(self) -> None:
