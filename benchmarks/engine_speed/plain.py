@@ -46,7 +46,7 @@ def plain(settings: Settings, threads: int, log: Path) -> Iterator[Plain]:
         process = subprocess.Popen(
             [sys.executable, str(HOST), str(theirs.fileno())],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(theirs.fileno(),),
-            env=os.environ | environment((), threads),
+            env=os.environ | environment((), threads), start_new_session=True,
         )  # fmt: skip
     try:
         with Connection(ours.detach()) as connection:

@@ -226,6 +226,7 @@ def environment(gpus: tuple[int, ...], threads: int | None) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner whose rows `sampler` knows
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # several engines on one CPU would be bound to the same cores
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # weights on large pages: a step of few rows is a fifth faster
         "OMP_NUM_THREADS": str(threads or len(os.sched_getaffinity(0))),
     }
 
