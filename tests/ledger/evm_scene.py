@@ -12,10 +12,12 @@ from ledger.deployment import Deployment
 from ledger.devnet import Anvil
 from ledger.evm import EvmLedger
 from ledger.following import Patience
+from ledger.journal import Journal, Stage
 from ledger.messages import Domain, NodeAuthorization, sign
 
 SPEC = b'{"name":"evm"}'
 ROOT, OTHER_ROOT, BEACON = (Digest(bytes([value]) * 32) for value in (1, 2, 3))
+TO = "0x00000000000000000000000000000000000000AA"
 UNITS = 10
 STAKE = 10_000
 WINDOWS = Windows(available=10, audit=10, settle_by=100, confirm=10, contest=10, panel=10, grace=10)
@@ -83,3 +85,11 @@ async def evm_scene(anvil: Anvil) -> EvmScene:
 async def reader(url: str, deployment: Deployment) -> EvmLedger:
     """A ledger without an account."""
     return await EvmLedger.connect([url], deployment, None, None)
+
+
+def entries(path: Path) -> list[tuple[str, Stage, bytes]]:
+    journal = Journal(path)
+    try:
+        return [(entry.what, entry.stage, entry.attempts[-1].raw) for entry in journal.signed()]
+    finally:
+        journal.close()

@@ -19,10 +19,8 @@ from ledger.errors import AlreadySubmitted, InsufficientStake, Reverted, SlotMis
 from ledger.evm import EvmLedger
 from ledger.following import Patience
 from ledger.journal import Journal, SlotTaken, Stage
-from tests.ledger.evm_scene import BEACON, OTHER_ROOT, ROOT, STAKE, UNITS, EvmScene
+from tests.ledger.evm_scene import BEACON, OTHER_ROOT, ROOT, STAKE, TO, UNITS, EvmScene, entries
 from tests.ledger.rpc_proxy import RpcProxy, ask, result, wait_until
-
-TO = "0x00000000000000000000000000000000000000AA"
 
 
 async def _tell(anvil: Anvil, method: str, *parameters: object) -> Any:
@@ -41,14 +39,6 @@ async def _nonce_of(anvil: Anvil, transaction: bytes) -> int:
 
 async def _sent_by(anvil: Anvil, who: str) -> int:
     return int(await _tell(anvil, "eth_getTransactionCount", who, "latest"), 16)
-
-
-def _entries(path: Path) -> list[tuple[str, Stage, bytes]]:
-    journal = Journal(path)
-    try:
-        return [(entry.what, entry.stage, entry.attempts[-1].raw) for entry in journal.signed()]
-    finally:
-        journal.close()
 
 
 async def _submit(ledger: EvmLedger, scene: EvmScene, root: bytes = ROOT) -> object:
@@ -103,7 +93,7 @@ async def test_a_call_that_would_revert_is_not_signed(scene: EvmScene, tmp_path:
 
     assert reason.value.values == {"wanted": STAKE + 1, "available": STAKE}
     await ledger.close()
-    assert _entries(tmp_path / "journal") == []
+    assert entries(tmp_path / "journal") == []
 
 
 async def test_a_mined_failure_is_told_by_name_and_values(scene: EvmScene, tmp_path: Path) -> None:
@@ -121,7 +111,7 @@ async def test_a_mined_failure_is_told_by_name_and_values(scene: EvmScene, tmp_p
         await ledger.close()
 
     assert reason.value.values == {"wanted": STAKE + 7, "available": STAKE}
-    assert [(what, stage) for what, stage, _ in _entries(tmp_path / "journal")] == [("unstake", Stage.REVERTED)]
+    assert [(what, stage) for what, stage, _ in entries(tmp_path / "journal")] == [("unstake", Stage.REVERTED)]
 
 
 async def test_an_account_that_cannot_pay_is_told_so(scene: EvmScene) -> None:
@@ -234,89 +224,6 @@ async def test_a_stuck_transaction_is_replaced_by_a_dearer_one_of_the_same_nonce
         assert after.max_fee * 100 >= before.max_fee * 110  # geth refuses a replacement below ten percent more
 
 
-async def test_a_transaction_that_nobody_mines_is_unconfirmed_and_taken_up_by_the_next_start(
-    scene: EvmScene, tmp_path: Path
-) -> None:
-    await _tell(scene.anvil, "evm_setAutomine", False)
-    patience = Patience(poll=0.02, resend=0.1, timeout=0.5)
-    ledger = await scene.connect(scene.node, tmp_path / "journal", patience=patience)
-    with pytest.raises(Unconfirmed):
-        await ledger.transfer_native(TO, 7)
-    await ledger.close()
-
-    again = await scene.connect(scene.node, tmp_path / "journal")
-    await scene.anvil.mine()
-
-    async def followed() -> bool:
-        return [stage for _, stage, _ in _entries(tmp_path / "journal")] == [Stage.MINED]
-
-    await wait_until(followed)
-    assert await again.native_balance(TO) == 7
-    await again.close()
-
-
-async def test_what_an_earlier_process_sent_counts_once_it_was_waited_for(scene: EvmScene, tmp_path: Path) -> None:
-    await _tell(scene.anvil, "evm_setAutomine", False)
-    killed = await scene.connect(scene.node, tmp_path / "journal", patience=Patience(poll=0.02, timeout=0.2))
-    with pytest.raises(Unconfirmed):
-        await killed.transfer_native(TO, 7)
-    await killed.close()
-
-    again = await scene.connect(scene.node, tmp_path / "journal")
-    waiting = asyncio.create_task(again.finish_earlier())
-    await asyncio.sleep(0.1)
-    assert not waiting.done()
-    await scene.anvil.mine()
-    await waiting
-
-    assert await again.native_balance(TO) == 7
-    await again.finish_earlier()
-    await again.close()
-
-
-async def test_what_an_earlier_process_sent_is_unconfirmed_when_it_does_not_end_in_time(
-    scene: EvmScene, tmp_path: Path
-) -> None:
-    await _tell(scene.anvil, "evm_setAutomine", False)
-    impatient = Patience(poll=0.02, timeout=0.2)
-    for attempt in (1, 2):
-        ledger = await scene.connect(scene.node, tmp_path / "journal", patience=impatient)
-        if attempt == 1:
-            with pytest.raises(Unconfirmed):
-                await ledger.transfer_native(TO, 7)
-        else:
-            with pytest.raises(Unconfirmed, match="transfer"):
-                await ledger.finish_earlier()
-        await ledger.close()
-
-
-async def test_a_nonce_that_another_transaction_took_is_not_waited_for(scene: EvmScene, tmp_path: Path) -> None:
-    """The journal holds a transfer of nonce 0 that never left; the key's nonce 0 was used elsewhere meanwhile."""
-
-    async def swallow(request: dict) -> web.Response | None:
-        return web.Response(status=502) if request["method"] == "eth_sendRawTransaction" else None
-
-    async with RpcProxy(scene.anvil.rpc_url, swallow) as proxy:
-        impatient = Patience(poll=0.02, timeout=0.1)
-        ledger = await scene.connect(scene.node, tmp_path / "journal", proxy.url, patience=impatient)
-        with pytest.raises(Unconfirmed):
-            await ledger.transfer_native(TO, 7)
-        await ledger.close()
-    elsewhere = await scene.connect(scene.node)
-    await elsewhere.transfer_native(TO, 1)
-    await elsewhere.close()
-
-    again = await scene.connect(scene.node, tmp_path / "journal")
-
-    async def given_up() -> bool:
-        return [stage for _, stage, _ in _entries(tmp_path / "journal")] == [Stage.LOST]
-
-    await wait_until(given_up)
-    await again.transfer_native(TO, 2)
-    assert await again.native_balance(TO) == 3
-    await again.close()
-
-
 # --- Killed, and one commitment a slot
 
 CHILD = """
@@ -362,13 +269,13 @@ async def test_a_killed_submit_is_sent_again_byte_for_byte_and_counts_once(
         child = await asyncio.create_subprocess_exec(sys.executable, "-c", CHILD, env=environment)
         assert await asyncio.wait_for(child.wait(), 60) == -signal.SIGKILL
     assert await _sent_by(scene.anvil, scene.node.address) == int(arrives)
-    ((what, stage, raw),) = _entries(tmp_path / "journal")
+    ((what, stage, raw),) = entries(tmp_path / "journal")
     assert (what, stage, ["0x" + raw.hex()]) == ("submit", Stage.SENT, sent)
 
     ledger = await scene.connect(scene.node, tmp_path / "journal")
 
     async def followed() -> bool:
-        return [stage for _, stage, _ in _entries(tmp_path / "journal")] == [Stage.MINED]
+        return [stage for _, stage, _ in entries(tmp_path / "journal")] == [Stage.MINED]
 
     await wait_until(followed)
     assert (await ledger.submission(scene.run, _commitment(scene))).state is State.SUBMITTED
@@ -379,7 +286,7 @@ async def test_a_killed_submit_is_sent_again_byte_for_byte_and_counts_once(
     with pytest.raises(SlotMismatch):
         await _submit(ledger, scene, OTHER_ROOT)
     await ledger.close()
-    assert [(stage, raw) for _, stage, raw in _entries(tmp_path / "journal")] == [(Stage.MINED, raw)]
+    assert [(stage, raw) for _, stage, raw in entries(tmp_path / "journal")] == [(Stage.MINED, raw)]
 
 
 async def test_a_second_commitment_to_a_slot_is_never_signed_and_the_same_one_is_followed(
@@ -397,5 +304,5 @@ async def test_a_second_commitment_to_a_slot_is_never_signed_and_the_same_one_is
 
     receipt = await same
     assert await _nonce_of(scene.anvil, receipt.transaction) == 0
-    assert len(_entries(tmp_path / "journal")) == 1
+    assert len(entries(tmp_path / "journal")) == 1
     await ledger.close()

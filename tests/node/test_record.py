@@ -11,9 +11,7 @@ from ledger.base import (
     Address,
     Allocated,
     Block,
-    CheckpointPublished,
     Convicted,
-    Digest,
     EndpointSet,
     Event,
     Expired,
@@ -21,86 +19,21 @@ from ledger.base import (
     Reported,
     Run,
     RunEnded,
-    RunId,
-    RunParams,
-    RunState,
     Settled,
     SlashExecuted,
     State,
-    Submitted,
     Version,
     Voided,
-    Windows,
 )
-from ledger.errors import Contradicted, Unreachable
-from node.record import BLOCKS_AT_ONCE, COMPARE_SECONDS, MAX_ENDPOINTS, REREAD_SECONDS, Record
-
-NODE, OTHER = Address("0x" + "0a" * 20), Address("0x" + "0b" * 20)
-WINDOWS = Windows(available=6, audit=10, settle_by=100, confirm=20, contest=8, panel=0, grace=30)
-PARAMS = RunParams(NODE, (NODE,), 1, 1, 1, 0, 1, 100, 2, 2, 0, 0, WINDOWS)
-RUN = RunId(1)
-
-
-def digest(number: int) -> Digest:
-    return Digest(number.to_bytes(32))
-
-
-def block(number: int) -> Block:
-    """Blocks are ten seconds apart here."""
-    return Block(number, 10 * number)
-
-
-def published(version: int, at: int) -> CheckpointPublished:
-    return CheckpointPublished(block(at), RUN, Version(version), digest(900 + version))
-
-
-def submitted(name: int, at: int, version: int = 0, slot: int = 0, node: Address = NODE) -> Submitted:
-    return Submitted(block(at), RUN, digest(name), node, Version(version), slot, digest(1), 5, digest(2))
+from ledger.errors import Unreachable
+from node.record import BLOCKS_AT_ONCE, MAX_ENDPOINTS, Record
+from tests.node.events import NODE, OTHER, PARAMS, RUN, Chain, block, digest, published, submitted
 
 
 def record_of(*events: Event, head: int = 1000) -> Record:
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
     asyncio.run(record.sync(Chain(list(events), head)))  # type: ignore[arg-type]
     return record
-
-
-class Chain:
-    """A ledger that only reads; it remembers which blocks it was asked for, and can break off."""
-
-    origin_block, confirmations = 0, 0
-
-    def __init__(self, events: list[Event], head: int) -> None:
-        self.all, self.tip, self.asked = events, head, list[tuple[int, int]]()
-        self.failing_from: int | None = None
-        self.state: RunState | None = None
-
-    async def head(self) -> Block:
-        return block(self.tip)
-
-    async def events(self, run: RunId, first: int, last: int) -> list[Event]:
-        await asyncio.sleep(0)
-        if self.failing_from is not None and first >= self.failing_from:
-            raise Unreachable("no endpoint")
-        self.asked.append((first, last))
-        return [event for event in self.all if first <= event.block.number <= last]
-
-    async def run_state(self, run: RunId) -> RunState:
-        return self.state or RunState(1, 0, 0, 0, ended_at=1)
-
-    def doubt(self) -> bool:
-        return False
-
-
-class StoppedClock:
-    """Stands still until a test moves it on."""
-
-    seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 async def test_events_count_once_when_two_readers_sync_at_once() -> None:
@@ -309,134 +242,3 @@ async def test_an_event_that_cannot_follow_what_was_applied_earlier_is_not_belie
 
     chain.all = [published(1, 25), submitted(2, 25, slot=1), Expired(block(26), RUN, digest(1))]
     assert await record.sync(chain) == chain.all  # type: ignore[arg-type]
-
-
-# --- What was made up or left out once
-
-
-OPEN = RunState(1, 0, 0, 1, ended_at=0)
-SETTLED = Settled(block(30), RUN, digest(1), OTHER, 42)
-
-
-def started(*events: Event, head: int) -> tuple[Chain, Record, StoppedClock]:
-    chain, clock = Chain(list(events), head), StoppedClock()
-    chain.state = OPEN
-    return chain, Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0), clock=clock), clock
-
-
-async def test_a_made_up_end_of_the_run_is_not_believed() -> None:
-    chain, record, _ = started(published(0, 1), submitted(1, 10), RunEnded(block(20), RUN), head=20)
-    with pytest.raises(Unreachable, match="not believed: RunEnded"):
-        await record.sync(chain)  # type: ignore[arg-type]
-    assert record.ended is None
-
-    chain.all = chain.all[:2]
-    await record.sync(chain)  # type: ignore[arg-type]
-    assert (record.ended, list(record.submissions)) == (None, [digest(1)])
-
-    chain.all.append(RunEnded(block(25), RUN))
-    chain.tip, chain.state = 30, RunState(1, 0, 0, 1, ended_at=250)
-    await record.sync(chain)  # type: ignore[arg-type]
-    assert record.ended == block(25)
-
-
-async def test_a_submission_that_was_left_out_once_is_known_after_all_is_read_anew() -> None:
-    chain, record, clock = started(published(0, 1), head=20)
-    await record.sync(chain)  # type: ignore[arg-type]
-    commits, reading = record.commits, record.reading
-
-    chain.all, chain.tip = [published(0, 1), submitted(1, 10), submitted(2, 25, slot=1), SETTLED], 40
-    news = await record.sync(chain)  # type: ignore[arg-type]
-
-    assert news == chain.all[1:]
-    assert record.submissions[digest(1)].reward == 42
-    assert [s.made.commitment for s in record.open_submissions()] == [digest(2)]
-    assert record.commits is not commits and record.reading is reading and record.clock is clock
-    assert chain.asked == [(0, 20), (21, 40), (0, 40)]
-    chain.tip = 41
-    assert await record.sync(chain) == []  # type: ignore[arg-type]
-    assert chain.asked[3:] == [(41, 41)]
-
-
-@pytest.mark.parametrize(
-    ("left_out", "state"),
-    [
-        (submitted(2, 30, slot=1), RunState(1, 0, 0, 2, ended_at=0)),
-        (SETTLED, RunState(1, 0, 0, 0, ended_at=0)),
-        (published(1, 30), RunState(2, 0, 0, 1, ended_at=0)),
-        (RunEnded(block(30), RUN), RunState(1, 0, 0, 1, ended_at=300)),
-    ],
-    ids=["submitted", "settled", "published", "ended"],
-)
-async def test_an_event_that_was_left_out_is_missed_by_the_state_of_the_contract(
-    left_out: Event, state: RunState
-) -> None:
-    chain, record, clock = started(published(0, 1), submitted(1, 10), head=40)
-    chain.confirmations = 3
-    await record.sync(chain)  # type: ignore[arg-type]
-    chain.all.append(left_out)
-    chain.state = state
-
-    comparisons = 2 if isinstance(left_out, Submitted | Settled) else 1  # once may be a node that lags
-    for _ in range(comparisons):
-        clock.seconds += COMPARE_SECONDS
-        assert await record.sync(chain) == []  # type: ignore[arg-type]
-        chain.tip += 3  # the state was that of the last block, which is confirmed only now
-        news = await record.sync(chain)  # type: ignore[arg-type]
-    assert news == [left_out]
-    assert record == replace(await read_whole(chain), reading=record.reading)
-
-
-async def test_a_state_that_fits_brings_no_second_reading() -> None:
-    chain, record, clock = started(published(0, 1), submitted(1, 10), head=40)
-    for _ in range(4):
-        await record.sync(chain)  # type: ignore[arg-type]
-        clock.seconds += COMPARE_SECONDS
-        chain.tip += 1
-    chain.all.append(Settled(block(43), RUN, digest(1), OTHER, 42))  # after the block of the last comparison
-    await record.sync(chain)  # type: ignore[arg-type]
-    assert chain.asked == [(0, 40), (41, 41), (42, 42), (43, 43), (44, 44)]
-
-
-async def read_whole(chain: Chain) -> Record:
-    fresh = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
-    await fresh.sync(chain)  # type: ignore[arg-type]
-    return fresh
-
-
-async def test_a_run_is_over_only_when_the_contract_says_so_too() -> None:
-    chain, record, clock = started(published(0, 1), RunEnded(block(20), RUN), head=30)
-    chain.state = RunState(1, 0, 0, 1, ended_at=200)  # a submission was left out
-    await record.sync(chain)  # type: ignore[arg-type]
-    assert not record.is_over
-
-    chain.all.insert(1, submitted(1, 10))
-    for _ in range(2):
-        clock.seconds += COMPARE_SECONDS
-        await record.sync(chain)  # type: ignore[arg-type]
-        chain.tip += 1
-        news = await record.sync(chain)  # type: ignore[arg-type]
-    assert news == [chain.all[1]]
-    assert not record.is_over
-    chain.all.append(Expired(block(33), RUN, digest(1)))
-    chain.tip, chain.state = 33, RunState(1, 0, 0, 0, ended_at=200)
-    await record.sync(chain)  # type: ignore[arg-type]
-    assert record.is_over
-
-
-async def test_what_never_fits_together_is_read_anew_now_and_then_and_ends_the_reading_at_last() -> None:
-    chain, record, clock = started(published(0, 1), published(7, 5), head=20)
-    for seconds in (0.0, 1.0, REREAD_SECONDS - 2):
-        clock.seconds += seconds
-        with pytest.raises(Unreachable, match="not believed"):
-            await record.sync(chain)  # type: ignore[arg-type]
-    assert len(chain.asked) == 4  # one of them anew
-    clock.seconds += 1.0
-    with pytest.raises(Contradicted, match=r"not believed: .* start again with another --rpc"):
-        await record.sync(chain)  # type: ignore[arg-type]
-
-
-async def test_a_second_end_of_a_submission_is_not_believed() -> None:
-    chain, record, _ = started(published(0, 1), submitted(1, 10), SETTLED, Expired(block(31), RUN, digest(1)), head=40)
-    with pytest.raises(Unreachable, match="not believed: Expired"):
-        await record.sync(chain)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ from node.tasks.taskset import Taskset
 from node.training.batch import BatchRule
 from node.training.hyper import Hyper
 from node.training.step import Learner
-from tests.roles.stage import Connect, Engineered, FastClock, key, until
+from tests.roles.stage import Connect, Engineered, FastClock, Watched, key, until
 
 OWNER, TRAINER = key(1), key(2)
 
@@ -309,3 +309,20 @@ async def network_of(
 
 
 Build = Callable[..., Awaitable[Network]]
+
+
+def breaking(network: Network, when: str, error: Exception, times: int = 1) -> None:
+    """From now on the first `times` submissions fail with `error`, `before` or `after` the chain took them."""
+    left = [times]
+    plain = network.connect
+
+    def watch(name: str, _: tuple[Any, ...]) -> None:
+        if name == "submit" and left[0]:
+            left[0] -= 1
+            raise error
+
+    network.connect = lambda account: Watched(plain(account), **{when: watch})  # type: ignore[arg-type,assignment]
+
+
+def files(part: Part) -> tuple[Digest, ...]:
+    return tuple(part.role.maker.intake.store.list())

@@ -24,6 +24,10 @@ Connect = Callable[[LocalAccount], Ledger]
 Watch = Callable[[str, tuple[Any, ...]], None]
 
 
+class Killed(Exception):
+    """What ends a role here like a kill would."""
+
+
 class Engineered(ScriptedEngine):
     """A scripted engine that counts its calls, and fails as often as it is told, with what it is told."""
 

@@ -1,4 +1,4 @@
-"""A worker from its assignment to its pay, killed wherever it hurts."""
+"""A worker from its assignment to its pay, whatever the chain, its engine and its stake do meanwhile."""
 
 import asyncio
 import os
@@ -6,42 +6,23 @@ import threading
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ledger.base import Address, Digest, State, Version
+from ledger.base import Address, Digest, State
 from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable, reverted
 from ledger.journal import SlotTaken
 from node.engines.base import Policy
 from node.errors import ConfigError, EngineError
-from node.models.tiny import build_tiny
 from node.progress import OnProgress
 from node.roles.making import SPARE_FILES
 from node.roles.worker import OutOfStake, claim_rewards
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
 from node.runtime import policy_of
-from tests.roles.network import TRAINER, Build, Network, Part
+from tests.roles.network import Build, Network, breaking, files
 from tests.roles.stage import Engineered, FastClock, Watched, key, until
-
-
-class Killed(Exception):
-    """What ends a role here like a kill would."""
-
-
-def breaking(network: Network, when: str, error: Exception, times: int = 1) -> None:
-    """From now on the first `times` submissions fail with `error`, `before` or `after` the chain took them."""
-    left = [times]
-    plain = network.connect
-
-    def watch(name: str, _: tuple[Any, ...]) -> None:
-        if name == "submit" and left[0]:
-            left[0] -= 1
-            raise error
-
-    network.connect = lambda account: Watched(plain(account), **{when: watch})  # type: ignore[arg-type,assignment]
 
 
 async def last_life(network: Network) -> Digest:
@@ -50,10 +31,6 @@ async def last_life(network: Network) -> Digest:
     await network.end_run()
     assert await network.live(submission.made.commitment) == State.SETTLED
     return submission.made.commitment
-
-
-def files(part: Part) -> tuple[Digest, ...]:
-    return tuple(part.role.maker.intake.store.list())
 
 
 async def test_honest_work_is_handed_to_every_validator_settled_and_claimed_when_the_run_ends(build: Build) -> None:
@@ -71,88 +48,6 @@ async def test_honest_work_is_handed_to_every_validator_settled_and_claimed_when
     assert network.chain.token.balances[wallet] >= units * price
     assert await worker.role.provider.rewards(wallet) == 0
     assert worker.task is not None and worker.task.exception() is None
-
-
-async def test_the_file_is_on_disk_when_the_commitment_is_sent(build: Build) -> None:
-    network = await build(validators=1)
-    plain, seen = network.connect, []
-
-    def look(name: str, arguments: tuple[Any, ...]) -> None:
-        if name == "submit":
-            seen.append((arguments[3], [worker.role.maker.intake.store.get(name) for name in files(worker)]))
-
-    network.connect = lambda account: Watched(plain(account), before=look)  # type: ignore[arg-type,assignment]
-    worker = await network.worker()
-    worker.go()
-    (submission,) = await network.committed()
-
-    ((root, stored),) = seen
-    assert root == submission.made.root
-    assert stored == [worker.role.maker.intake.store.get(submission.made.commitment)]
-
-
-async def test_the_same_file_is_committed_and_nothing_made_again_after_a_kill_before_the_submission(
-    build: Build,
-) -> None:
-    network = await build(validators=1)
-    plain = network.connect
-    breaking(network, "before", Killed())
-    engine = network.engine()
-    killed = (await network.worker(engine=engine)).go()
-    await until(lambda: killed.finished)
-    (left_behind,) = files(killed)
-    await killed.stop()
-
-    network.connect, again = plain, network.engine()
-    (await network.worker(engine=again)).go()
-    record = network.parts[-1].member.record
-    await until(lambda: len(record.submissions) == 1)
-
-    assert list(record.submissions) == [left_behind]
-    assert (engine.generated, again.generated) == (1, 0)
-
-
-async def test_a_file_of_an_older_version_goes_to_the_chain_when_a_kill_kept_it_from_there(
-    build: Build, tmp_path: Path
-) -> None:
-    network = await build(validators=1)
-    plain = network.connect
-    breaking(network, "before", Killed())
-    killed = (await network.worker()).go()
-    await until(lambda: killed.finished)
-    (left_behind,) = files(killed)
-    await killed.stop()
-
-    network.connect = plain
-    again = await network.worker()
-    build_tiny(tmp_path / "version-1", seed=1)
-    root = again.member.checkpoints.add(tmp_path / "version-1")
-    await network.connect(TRAINER).publish_checkpoint(network.run, Version(1), root)
-    again.go()
-    record = again.member.record
-    await until(lambda: len(record.submissions) == 1)
-    (submission,) = record.submissions.values()
-
-    assert (submission.made.commitment, submission.made.version) == (left_behind, 0)
-    assert again.member.record.latest == 1
-
-
-async def test_a_finished_file_is_submitted_and_paid_when_the_run_ended_meanwhile(build: Build) -> None:
-    network = await build(validators=1)
-    plain = network.connect
-    breaking(network, "before", Killed())
-    killed = (await network.worker()).go()
-    await until(lambda: killed.finished)
-    (left_behind,) = files(killed)
-    await killed.stop()
-    await network.all_validators()
-    await network.end_run()
-
-    network.connect = plain
-    record = (await network.worker()).go().member.record
-    await until(lambda: left_behind in record.submissions)
-
-    assert await network.live(left_behind) == State.SETTLED
 
 
 class Endless(Engineered):
@@ -198,24 +93,6 @@ async def test_another_process_with_the_same_key_is_named_when_the_chain_has_its
 
     (line,) = [line for line in caplog.records if "another process uses this node key" in line.getMessage()]
     assert line.fields["reason"] == f"AlreadySubmitted(commitment=0x{'ab' * 32})"  # type: ignore[attr-defined]
-
-
-async def test_the_file_is_handed_over_after_a_kill_between_submission_and_push(build: Build) -> None:
-    network = await build(validators=1)
-    plain = network.connect
-    breaking(network, "after", Killed())
-    killed = (await network.worker()).go()
-    await until(lambda: killed.finished)
-    (commitment,) = files(killed)
-    await killed.stop()
-    assert network.state(commitment) == State.SUBMITTED
-
-    network.connect = plain
-    validator = await network.validator()  # answers and does not work: it does not fetch by itself
-    await validator.member.sync()
-    (await network.worker()).go()
-
-    await until(lambda: validator.role.intake.holds(commitment))
 
 
 async def test_a_file_is_handed_over_when_the_chain_took_longer_than_the_ledger_waited(build: Build) -> None:
