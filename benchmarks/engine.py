@@ -16,8 +16,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def main() -> None:
     works = workloads(MODEL, folder)
     with tempfile.TemporaryDirectory(prefix="engine-") as logs:
         summary = speed(arguments, works[0], Path(logs))
-        for work in works[: arguments.workloads]:
+        for work in works[: arguments.workloads] if arguments.slots else ():
             summary |= agreement(arguments, work, Path(logs))
     summary["seconds"] = round(time.monotonic() - began, 1)
     summary["missed"] = missed(summary, arguments.quick)
@@ -71,13 +71,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few short runs, which show that it works")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rows", type=int, nargs="*", help="batch sizes, one after the other")
-    parser.add_argument("--pairs", type=int, help="of runs, for each batch size")
+    parser.add_argument("--pairs", type=int, help="of runs, for each batch size and start")
+    parser.add_argument("--starts", type=int, help="of both processes")
+    parser.add_argument("--slots", type=int, help="of 32 rollouts that both engines make of each workload; 0 for none")
     arguments = parser.parse_args()
     quick = arguments.quick
     arguments.rows = arguments.rows or ([1, JUDGED_ROWS] if quick else [1, 8, JUDGED_ROWS, 64])
-    arguments.pairs = arguments.pairs or (2 if quick else 12)
+    arguments.pairs, arguments.starts = arguments.pairs or (2 if quick else 4), arguments.starts or (1 if quick else 4)
     arguments.tokens = 32 if quick else 128
-    arguments.rounds, arguments.slots, arguments.workloads = (1, 1, 1) if quick else (3, 7, 2)
+    arguments.rounds, slots, arguments.workloads = (1, 1, 1) if quick else (3, 7, 2)
+    arguments.slots = slots if arguments.slots is None else arguments.slots
     return arguments
 
 
@@ -85,45 +88,54 @@ def _arguments() -> argparse.Namespace:
 
 
 def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str, Any]:
-    """Races at each batch size, then rounds of checking, with all engines loaded."""
-    prompt_tokens = preset(MODEL).max_prompt_tokens
-    policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1, max_prompt_tokens=prompt_tokens)
-    rows = max(arguments.rows)
-    settings = Settings(str(work.folder), policy, policy.max_sequence, rows, None, CPU_CACHE_BYTES, 1, True)
-    engine = VllmEngine(policy, Hardware(threads=arguments.threads), logs / "speed.log", batch_rows=rows)
+    """Races at each batch size, with processes that are begun anew: where their weights lie in memory makes one up to
+    a tenth faster than another for all its life. Then rounds of checking."""
+    races = {rows: Times(rows, rows * arguments.tokens) for rows in arguments.rows}
     load = round(os.getloadavg()[0], 2)
-    say(f"starting two processes of vLLM, {arguments.threads} threads each; load of the machine before: {load}")
-    with plain(settings, arguments.threads, logs / "plain.log") as other, closing(engine):
-        engine.load(work.folder)
-        races = run_races(arguments, other, engine, work)
-        checks = run_checks(arguments, other, engine, work)
-    judged = races.get(JUDGED_ROWS) or next(iter(races.values()))
-    figures = judged.as_json()
+    for start in range(arguments.starts):
+        say(f"starting two processes of vLLM, {arguments.threads} threads each, for the {start + 1}. time of "
+            f"{arguments.starts}; load of the machine before: {load}")  # fmt: skip
+        with processes(arguments, work, logs) as (other, engine):
+            run_races(arguments, other, engine, work, races)
+            checks = run_checks(arguments, other, engine, work) if start + 1 == arguments.starts else {}
+    for times in races.values():
+        say(f"BATCH {times}")
+    figures = (races.get(JUDGED_ROWS) or next(iter(races.values()))).as_json()
     return {
         "model": MODEL, "threads": arguments.threads, "output_tokens": arguments.tokens, "load_before": load,
+        **{name: figures[name] for name in ("cost_percent", "processor_cost_percent")},
         "vllm_tokens_per_second": figures["plain_tokens_per_second"],
         "vllm_proofs_tokens_per_second": figures["proofs_tokens_per_second"],
         "vllm_greedy_tokens_per_second": figures["greedy_tokens_per_second"],
-        **{name: figures[name] for name in ("cost_percent", "processor_cost_percent")},
         "by_rows": {rows: times.as_json() for rows, times in races.items()},
         **checks,
     }  # fmt: skip
 
 
-def run_races(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[int, Times]:
-    """Each size after a pair that warms up."""
-    races: dict[int, Times] = {}
-    for rows in arguments.rows:
-        list(race(other, engine, rows, 1, work.prompts))
-        for times in race(other, engine, rows, arguments.pairs, work.prompts):
-            races[rows] = times
+@contextmanager
+def processes(arguments: argparse.Namespace, work: Workload, logs: Path) -> Iterator[tuple[Plain, VllmEngine]]:
+    """Plain vLLM, and ours, with the same room for rows, sequences and what is cached."""
+    prompt_tokens, rows = preset(MODEL).max_prompt_tokens, max(*arguments.rows, JUDGED_ROWS)
+    policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1, max_prompt_tokens=prompt_tokens)
+    settings = Settings(str(work.folder), policy, policy.max_sequence, rows, None, CPU_CACHE_BYTES, 1, True)
+    engine = VllmEngine(policy, Hardware(threads=arguments.threads), logs / "speed.log", batch_rows=rows)
+    with plain(settings, arguments.threads, logs / "plain.log") as other, closing(engine):
+        engine.load(work.folder)
+        yield other, engine
+
+
+def run_races(
+    arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload, races: Mapping[int, Times]
+) -> None:
+    """`pairs` for each size, after one that warms up."""
+    for rows, times in races.items():
+        list(race(other, engine, Times(rows, times.tokens), 1, work.prompts))
+        for _ in race(other, engine, times, arguments.pairs, work.prompts):
             plainly, proving = (times.tokens / runs.seconds[-1] for runs in (times.plain, times.proofs))
             say(
-                f"batch {rows}, pair {len(times.plain.seconds)} of {arguments.pairs}: "
+                f"batch {rows}, pair {len(times.plain.seconds)} of {arguments.pairs * arguments.starts}: "
                 f"cost {100 * (1 - proving / plainly):+.1f}%, plain {plainly:.1f} tokens/s, with proofs {proving:.1f}"
             )
-        say(f"BATCH {races[rows]}")
-    return races
 
 
 def run_checks(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[str, Any]:

@@ -57,17 +57,17 @@ class Times:
         return found
 
 
-def race(plain: Plain, engine: VllmEngine, rows: int, pairs: int, pool: Sequence[Prompt]) -> Iterator[Times]:
-    """The times so far, after every pair. Who begins changes from pair to pair, which cancels what drifts."""
-    times = Times(rows, rows * plain.tokens)
-    for number in range(pairs):
-        here = draw(f"race {rows} {number}", rows, pool)
+def race(plain: Plain, engine: VllmEngine, times: Times, pairs: int, pool: Sequence[Prompt]) -> Iterator[None]:
+    """Adds pairs to `times`, and stops after each. Who begins changes from pair to pair, which cancels what drifts."""
+    for _ in range(pairs):
+        number = len(times.plain.seconds)
+        here = draw(f"race {times.rows} {number}", times.rows, pool)
         sides = [(times.plain, partial(_plain, plain, here, 1.0)), (times.proofs, partial(_proofs, engine, here))]
         for runs, run in sides if number % 2 == 0 else reversed(sides):
             _note(runs, run, times.tokens)
         if number % PAIRS_PER_GREEDY == 0:
             _note(times.greedy, partial(_plain, plain, here, 0.0), times.tokens)
-        yield times
+        yield
 
 
 def _note(runs: Runs, run: Callable[[], int], tokens: int) -> None:
