@@ -99,7 +99,8 @@ def gumbel_reference(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
     u = (w + 1/2) 2^-32, exact; E = -log1p(-u); G = -log E.
     """
     u = (words.astype(np.float64) + 0.5) * 2.0**-32
-    return -np.log(-np.log1p(-u))
+    gumbel: npt.NDArray[np.float64] = -np.log(-np.log1p(-u))
+    return gumbel
 
 
 def _gumbel(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.float32]:

@@ -100,7 +100,8 @@ def _q4_1(blocks: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     scale = blocks[:, 0:2].copy().view("<f2").astype(np.float32)
     least = blocks[:, 2:4].copy().view("<f2").astype(np.float32)
     quants = np.concatenate([blocks[:, 4:] & 15, blocks[:, 4:] >> 4], axis=1).astype(np.float32)
-    return scale * quants + least
+    values: npt.NDArray[np.float32] = scale * quants + least
+    return values
 
 
 def _q8_0(blocks: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
