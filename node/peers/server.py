@@ -1,7 +1,5 @@
 """The answering side: HTTP routes over a `Mailbox`, which each role fills in as far as it takes part."""
 
-import asyncio
-import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -24,7 +22,7 @@ from node.peers.wire import (
     parse_proposal,
     parse_verdicts,
 )
-from node.transport import problem
+from node.transport import problem, send_file
 
 FILES_AT_ONCE = 4  # as many bytes as this many whole files are held of all uploads together
 LEAST_UPLOAD_BYTES = 64 << 20  # of all uploads together, where a run's files are small
@@ -134,23 +132,11 @@ def _digest(request: web.Request) -> Digest:
 
 
 async def _send(request: web.Request, path: Path) -> web.StreamResponse:
-    """By sendfile: whoever reads slowly holds a socket buffer, not a file. Raises: NotFound, before any byte."""
+    """Raises: NotFound, before any byte."""
     try:
-        file = await asyncio.to_thread(path.open, "rb")
+        return await send_file(request, path)
     except FileNotFoundError as error:
         raise NotFound("this node has deleted that file") from error
-    with file:
-        length = os.fstat(file.fileno()).st_size
-        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-        response.content_length = length
-        await response.prepare(request)
-        transport = request.transport
-        if transport is None:
-            raise ConnectionResetError("the peer has gone")
-        if await asyncio.get_running_loop().sendfile(transport, file, 0, length) != length:
-            raise ConnectionResetError(f"{path} ends early")
-        await response.write_eof()
-    return response
 
 
 def _json(data: bytes) -> web.Response:

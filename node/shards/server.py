@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from aiohttp import web
 
@@ -12,6 +11,7 @@ from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.shards.holding import Place
 from node.shards.store import CheckpointStore
+from node.transport import send_file
 
 MAX_WAIT_SECONDS = 30  # of one long poll
 OCTETS = "application/octet-stream"
@@ -36,7 +36,7 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
         _wait_seconds(request, permitted=False)
         path = await asyncio.to_thread(store.manifest_path, root)
         try:
-            return await _send(request, (path, 0, await asyncio.to_thread(_size, path)), "application/json")
+            return await send_file(request, path, kind="application/json")
         except FileNotFoundError as error:
             raise NotFound(f"checkpoint {root.hex()} was evicted") from error
 
@@ -51,7 +51,7 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
         place: Place | None = await arrivals.wait_for(store, digest, wait)
         while place is not None:
             try:
-                return await _send(request, place)
+                return await send_file(request, *place)
             except FileNotFoundError:  # published since, and lies elsewhere now, or evicted
                 before, place = place, await asyncio.to_thread(store.relocate, digest)
                 if place == before:
@@ -123,24 +123,3 @@ def _wait_seconds(request: web.Request, permitted: bool) -> int:
     if not permitted or len(query) != 1 or not re.fullmatch("[0-9]{1,2}", text) or int(text) > MAX_WAIT_SECONDS:
         raise Malformed(f"query: only wait=0 to {MAX_WAIT_SECONDS} seconds, and only for chunks")
     return int(text)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-async def _send(request: web.Request, place: Place, kind: str = OCTETS) -> web.StreamResponse:
-    """By sendfile: slow readers hold a socket buffer each, not a chunk. Raises: FileNotFoundError, before any byte."""
-    path, offset, length = place
-    with await asyncio.to_thread(path.open, "rb") as file:
-        response = web.StreamResponse(headers={"Content-Type": kind})
-        response.content_length = length
-        await response.prepare(request)
-        transport = request.transport
-        if transport is None:
-            raise ConnectionResetError("the peer has gone")
-        sent = await asyncio.get_running_loop().sendfile(transport, file, offset, length)
-        if sent != length:
-            raise ConnectionResetError(f"{path} ends early")
-        await response.write_eof()
-    return response

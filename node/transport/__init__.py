@@ -6,5 +6,19 @@ Contents are checked elsewhere, by digest or signature; here are only addresses,
 from node.transport.incoming import make_app, problem, serve
 from node.transport.limits import Limits
 from node.transport.outgoing import UNREACHABLE, Timeouts, read_limited, session, vet_url
+from node.transport.sending import send_file
+from node.transport.uplink import Uplink
 
-__all__ = ["UNREACHABLE", "Limits", "Timeouts", "make_app", "problem", "read_limited", "serve", "session", "vet_url"]
+__all__ = [
+    "UNREACHABLE",
+    "Limits",
+    "Timeouts",
+    "Uplink",
+    "make_app",
+    "problem",
+    "read_limited",
+    "send_file",
+    "serve",
+    "session",
+    "vet_url",
+]

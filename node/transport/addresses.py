@@ -1,6 +1,8 @@
 """Which network addresses a stranger's URL may lead to: the public internet, nothing nearer."""
 
+import asyncio
 import ipaddress
+from functools import lru_cache
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052, section 2.1
 
@@ -32,6 +34,13 @@ def is_literal(host: str) -> bool:
     return True
 
 
+def address_of(transport: asyncio.BaseTransport | None) -> str:
+    """Whom a connection's limits are counted for; nobody where it has gone."""
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    return subscriber(str(peer[0])) if peer else ""
+
+
+@lru_cache(maxsize=4096)
 def subscriber(address: str) -> str:
     """Whom limits are counted for: one IPv4 address, or the /64 that one IPv6 subscriber holds at least (RFC 6177)."""
     try:

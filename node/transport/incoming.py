@@ -15,13 +15,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from node.errors import ConfigError, Malformed, NotFound, StoreError
-from node.transport.addresses import subscriber
+from node.transport.addresses import address_of
 from node.transport.limits import Gate, Limits, TooMany
+from node.transport.listening import LimitedSite
+from node.transport.sending import DEADLINES, GATE, UPLINK, break_off
+from node.transport.uplink import Uplink
 
 MAX_DETAIL_CHARACTERS = 500
 BACKLOG = 128
 SHUTDOWN_SECONDS = 2.0
-ACCEPT_PAUSE_SECONDS = 0.05  # when the process is out of file descriptors
 SAID_AGAIN_SECONDS = 60.0  # a request that no handler sees is not counted by the gate, so its log line is
 
 LOGGER = logging.getLogger(__name__)
@@ -37,16 +39,17 @@ def problem(status: int, title: str, detail: str) -> web.Response:
     return web.Response(status=status, text=json.dumps(body), content_type="application/problem+json")
 
 
-def make_app(max_body: int, limits: Limits | None = None) -> web.Application:
-    """An application without routes whose requests are limited.
+def make_app(max_body: int, limits: Limits | None = None, uplink: Uplink | None = None) -> web.Application:
+    """An application without routes whose requests are limited, and what it sends of files by `uplink`.
 
     Bodies over `max_body` bytes are refused (413). Handlers may raise `Malformed` (400), `NotFound` (404) and
     `StoreError` (503); those and aiohttp's own errors are answered as problems. A request that takes longer than
-    `limits.request_seconds`, its answer included, is cut off.
+    `limits.request_seconds`, its answer included, is cut off; a file has its own time (`send_file`).
     """
     limits = limits or Limits()
-    app = web.Application(client_max_size=max_body, middlewares=[_guard(Gate(limits), limits), _errors_as_problems])
-    app[LIMITS] = limits
+    gate = Gate(limits)
+    app = web.Application(client_max_size=max_body, middlewares=[_guard(gate, limits), _errors_as_problems])
+    app[LIMITS], app[GATE], app[UPLINK], app[DEADLINES] = limits, gate, uplink or Uplink(), {}
     return app
 
 
@@ -77,7 +80,7 @@ async def serve(app: web.Application, host: str, port: int) -> tuple[web.AppRunn
     with ExitStack() as opened:
         opened.callback(listener.close)
         await runner.setup()
-        await _LimitedSite(runner, listener, limits).start()
+        await LimitedSite(runner, listener, limits).start()
         opened.pop_all()
     return runner, int(listener.getsockname()[1])
 
@@ -101,67 +104,13 @@ class _Sparingly(logging.Filter):
 LOGGER.addFilter(_Sparingly())
 
 
-class _LimitedSite(web.BaseSite):
-    """Accepts connections itself, because only here is a peer's address known before anything is held for it."""
-
-    def __init__(self, runner: web.AppRunner, listener: socket.socket, limits: Limits) -> None:
-        super().__init__(runner)
-        self._listener = listener
-        self._limits = limits
-        self._accepting: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        host, port = self._listener.getsockname()[:2]
-        return f"http://{host}:{port}"
-
-    async def start(self) -> None:
-        await super().start()
-        self._accepting = asyncio.create_task(self._accept())
-
-    async def stop(self) -> None:
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait([self._accepting])
-        self._listener.close()
-        await super().stop()
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        server = self._runner.server
-        assert server is not None, "the runner was set up before this site was made"
-        while True:
-            try:
-                connection, peer = await loop.sock_accept(self._listener)
-            except OSError:
-                await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
-                continue
-            if not peer or self._full(server, subscriber(str(peer[0]))):
-                connection.close()
-                continue
-            try:
-                await loop.connect_accepted_socket(server, connection)
-            except OSError:  # the peer has gone already: some systems refuse to set options of its socket
-                connection.close()
-
-    def _full(self, server: web.Server, address: str) -> bool:
-        if len(server.connections) >= self._limits.connections:
-            return True
-        same = sum(_address(each.transport) == address for each in server.connections)
-        return same >= self._limits.connections_per_address
-
-
-def _address(transport: asyncio.BaseTransport | None) -> str:
-    peer = transport.get_extra_info("peername") if transport is not None else None
-    return subscriber(str(peer[0])) if peer else ""
-
-
 def _guard(gate: Gate, limits: Limits) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        deadline = asyncio.timeout(limits.request_seconds)
         try:
-            with gate.request(_address(request.transport)):
-                return await _answered(request, handler, limits.request_seconds)
+            with gate.request(address_of(request.transport), lambda: break_off(deadline)):
+                return await _answered(request, handler, deadline)
         except TooMany as refused:
             answer = problem(refused.status, HTTPStatus(refused.status).phrase, str(refused))
             answer.headers["Retry-After"] = str(math.ceil(refused.retry_seconds))
@@ -170,18 +119,24 @@ def _guard(gate: Gate, limits: Limits) -> Middleware:
     return guard
 
 
-async def _answered(request: web.Request, handler: Handler, seconds: float) -> web.StreamResponse:
+async def _answered(request: web.Request, handler: Handler, deadline: asyncio.Timeout) -> web.StreamResponse:
     """Sends the answer here, inside the deadline and the count: aiohttp alone would wait for a reader for ever."""
+    transport = request.transport
+    if transport is None:
+        return web.Response()  # the peer has gone
+    deadlines = request.app[DEADLINES]
     try:
-        async with asyncio.timeout(seconds):
+        async with deadline:
+            deadlines[transport] = deadline
             response = await handler(request)
             await response.prepare(request)
             await response.write_eof()
             return response
     except (TimeoutError, ConnectionError):
-        if request.transport is not None:
-            request.transport.abort()
+        transport.abort()
         return web.Response()  # for aiohttp, which finds the connection gone
+    finally:
+        deadlines.pop(transport, None)
 
 
 @web.middleware

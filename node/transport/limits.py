@@ -1,24 +1,27 @@
 """How much of this node one stranger, and all together, may take. Counted per address, in bounded memory."""
 
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-MAX_REMEMBERED = 4096  # addresses whose rate is remembered; the longest unseen is forgotten first
+MAX_REMEMBERED = 4096  # addresses whose rates are remembered; the longest unseen is forgotten first
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Per address: a sustained rate with a burst, requests and connections at once. Times in seconds.
+    """Per address: sustained rates with bursts, requests and connections at once. Times in seconds.
 
-    The rate is for chunks of 4 MiB at a gigabyte a second, so that only floods meet it; `request_seconds` is the whole
-    of a request: reading it, a long poll of 30 s, and sending 4 MiB at 50 kB/s.
+    The rates are for chunks of 4 MiB at two gigabytes a second, more than a line of 10 Gbit/s carries, so that only
+    floods meet them; `request_seconds` is for reading a request and a long poll of 30 s, and for an answer that is no
+    file: those have time of their own (`sending`).
     """
 
-    requests_per_second: float = 250.0
-    burst: int = 1000
+    requests_per_second: float = 500.0
+    burst: int = 2000
+    bytes_per_second: float = 2.1e9  # of files
+    bytes_burst: float = 8.6e9
     requests_per_address: int = 256
     requests: int = 1024
     connections_per_address: int = 256
@@ -36,38 +39,109 @@ class TooMany(Exception):
         self.retry_seconds = retry_seconds
 
 
+class Crowd:
+    """What is open at present, by address. Where it is full, the address that has most gives way to one that has less.
+
+    So whoever opens as much as all together may have, from whatever number of addresses, keeps nobody else out.
+    """
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        self._most, self._most_of_one = most, most_of_one
+        self._open: dict[str, dict[object, Callable[[], None]]] = {}  # the oldest first
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has_its_most(self, address: str) -> bool:
+        return self._of(address) >= self._most_of_one
+
+    def enter(self, address: str, who: object, end: Callable[[], None]) -> bool:
+        """Whether `who` has come in; `end` is called where it has to give way. `leave` it in any case."""
+        if self.has_its_most(address) or (self._count >= self._most and not self._made_room(self._of(address))):
+            return False
+        self._open.setdefault(address, {})[who] = end
+        self._count += 1
+        return True
+
+    def leave(self, address: str, who: object) -> None:
+        """Of no effect where it is not in, or had to give way."""
+        of_address = self._open.get(address, {})
+        if of_address.pop(who, None) is not None:
+            self._count -= 1
+        if not of_address:
+            self._open.pop(address, None)
+
+    def _of(self, address: str) -> int:
+        return len(self._open.get(address, ()))
+
+    def _made_room(self, own: int) -> bool:
+        heaviest = max(self._open, key=self._of)
+        if self._of(heaviest) <= own + 1:
+            return False
+        oldest, end = next(iter(self._open[heaviest].items()))
+        self.leave(heaviest, oldest)
+        end()
+        return True
+
+
 class Gate:
-    """Counts requests by address. For one event loop; not for threads."""
+    """Counts requests and what is sent, by address. For one event loop; not for threads."""
 
     def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
-        self._now = now
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address: (tokens, when)
-        self._active: Counter[str] = Counter()
+        self._requests = _Buckets(limits.requests_per_second, limits.burst, now)
+        self._bytes = _Buckets(limits.bytes_per_second, limits.bytes_burst, now)
+        self._active = Crowd(limits.requests, limits.requests_per_address)
 
     @contextmanager
-    def request(self, address: str) -> Iterator[None]:
-        """Counts one request of `address` while it is worked on. Raises: TooMany."""
-        self._take(address)
-        if self._active.total() >= self._limits.requests:
+    def request(self, address: str, end: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Counts one request of `address` while it is worked on; `end` breaks it off. Raises: TooMany."""
+        limits = self._limits
+        if wait := self._requests.wait(address, 1):
+            raise TooMany(429, f"more than {limits.requests_per_second:g} requests a second", wait)
+        if wait := self._bytes.wait(address, 0):
+            raise TooMany(429, f"more than {limits.bytes_per_second / 1e6:g} MB a second", wait)
+        if self._active.has_its_most(address):
+            raise TooMany(429, f"more than {limits.requests_per_address} requests at once", 1.0)
+        who = object()
+        if not self._active.enter(address, who, end):
             raise TooMany(503, "this node is busy", 1.0)
-        if self._active[address] >= self._limits.requests_per_address:
-            raise TooMany(429, f"more than {self._limits.requests_per_address} requests at once", 1.0)
-        self._active[address] += 1
         try:
             yield
         finally:
-            self._active[address] -= 1
-            if not self._active[address]:
-                del self._active[address]
+            self._active.leave(address, who)
 
-    def _take(self, address: str) -> None:
-        now, limits = self._now(), self._limits
-        tokens, before = self._tokens.pop(address, (float(limits.burst), now))
-        tokens = min(limits.burst, tokens + (now - before) * limits.requests_per_second)
-        self._tokens[address] = (max(tokens - 1, 0.0), now)
+    def charge(self, address: str, size: int) -> None:
+        """Counts `size` bytes that are about to be sent, however many: requests that follow wait for them."""
+        self._bytes.charge(address, size)
+
+
+class _Buckets:
+    """A token bucket for each address."""
+
+    def __init__(self, rate: float, burst: float, now: Callable[[], float]) -> None:
+        self._rate, self._burst, self._now = rate, burst, now
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address: (tokens, when)
+
+    def wait(self, address: str, size: float) -> float:
+        """Seconds until `size` may be taken; it is taken at once where that is 0."""
+        left = self._left(address)
+        if left < size or left < 0:
+            return (size - left) / self._rate
+        self._keep(address, left - size)
+        return 0.0
+
+    def charge(self, address: str, size: float) -> None:
+        """Takes `size`, into debt if need be."""
+        self._keep(address, self._left(address) - size)
+
+    def _left(self, address: str) -> float:
+        tokens, before = self._tokens.get(address, (self._burst, self._now()))
+        return min(self._burst, tokens + (self._now() - before) * self._rate)
+
+    def _keep(self, address: str, tokens: float) -> None:
+        self._tokens[address] = (tokens, self._now())
+        self._tokens.move_to_end(address)
         if len(self._tokens) > MAX_REMEMBERED:
             self._tokens.popitem(last=False)
-        if tokens < 1:
-            wait = (1 - tokens) / limits.requests_per_second
-            raise TooMany(429, f"more than {limits.requests_per_second:g} requests a second", wait)

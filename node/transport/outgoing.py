@@ -1,30 +1,19 @@
-"""Asking other nodes: hostile URLs, hostile names, hostile answers.
+"""Asking other nodes: hostile URLs, hostile names, hostile answers."""
 
-Addresses are looked at where the socket is made, after resolution, so that a name cannot be shown to a check and then
-resolve to something else.
-"""
-
-import asyncio
-import errno
-import socket
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from node.errors import Malformed
 from node.transport.addresses import is_literal, is_public
+from node.transport.dialing import Resolver, socket_factory
 
 MAX_URL_BYTES = 256  # an endpoint on chain is at most so long; protocol, "Contract surface"
 READ_BUFFER_BYTES = 1 << 20  # of one connection; a 4 MiB chunk then takes few wake-ups
-RESOLVER_THREADS = 4
 
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)
 """What a request or `read_limited` may raise when a peer is down, slow, refused by address, or breaks off."""
-
-AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +65,8 @@ def session(allow_private: bool, timeouts: Timeouts | None = None) -> aiohttp.Cl
     unless `allow_private`. Requests raise what `UNREACHABLE` lists.
     """
     connector = aiohttp.TCPConnector(
-        resolver=_Resolver(),
-        socket_factory=_any_socket if allow_private else _public_socket,
+        resolver=Resolver(),
+        socket_factory=socket_factory(allow_private),
         limit=256,
         limit_per_host=32,
     )
@@ -114,18 +103,6 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def _any_socket(info: AddressInfo) -> socket.socket:
-    family, kind, protocol, _, _ = info
-    return socket.socket(family, kind, protocol)
-
-
-def _public_socket(info: AddressInfo) -> socket.socket:
-    address = str(info[4][0])
-    if not is_public(address):
-        raise PermissionError(errno.EACCES, f"{address} is not public; only --allow-private (devnets) permits it")
-    return _any_socket(info)
-
-
 async def _no_redirect(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     response = await handler(request)
     if 300 <= response.status < 400:
@@ -134,35 +111,3 @@ async def _no_redirect(request: aiohttp.ClientRequest, handler: aiohttp.ClientHa
             response.request_info, response.history, status=response.status, message="redirects are not followed"
         )
     return response
-
-
-class _Resolver(AbstractResolver):
-    """getaddrinfo in threads of its own: names that never resolve must not hold the threads that write files."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="resolver")
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.run_in_executor(
-                self._threads, lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
-            )
-        except UnicodeError as error:  # an empty or overlong label: no OSError, so callers would not expect it
-            raise OSError(errno.EINVAL, f"{host[:80]!a} is no name: {error}") from error
-        return [
-            ResolveResult(
-                hostname=host,
-                host=str(address[0]),
-                port=port,
-                family=where,
-                proto=protocol,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for where, _, protocol, _, address in found
-        ]
-
-    async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)

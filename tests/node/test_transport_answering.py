@@ -119,8 +119,9 @@ def test_few_addresses_are_remembered_when_many_come() -> None:
     for number in range(MAX_REMEMBERED + 100):
         with gate.request(str(number)):
             pass
-    assert len(gate._tokens) == MAX_REMEMBERED
-    assert not gate._active
+        gate.charge(str(number), 1)
+    assert len(gate._requests._tokens) == len(gate._bytes._tokens) == MAX_REMEMBERED
+    assert len(gate._active) == 0
 
 
 def idle_connection(base: str) -> socket.socket:

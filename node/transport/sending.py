@@ -1,0 +1,121 @@
+"""Sending files to whoever asks: from disk to socket, within the uplink's limit, and to nobody who hardly reads."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from aiohttp import web
+
+from node.transport.addresses import address_of
+from node.transport.limits import Gate, TooMany
+from node.transport.uplink import PLACE_SECONDS, STALL_SECONDS, Place, Uplink
+
+OCTETS = "application/octet-stream"
+GRACE_SECONDS = 20.0  # that a reader may take nothing
+LEAST_BYTES_A_SECOND = 64_000  # that it reads on the average, of what it is given: 4 MiB have 86 s
+PIECE_BYTES = 4 << 20  # in one call where nothing limits the uplink: a whole chunk of weights
+
+Deadlines = dict[asyncio.BaseTransport, asyncio.Timeout]  # of the requests that are being answered, by connection
+
+GATE = web.AppKey("gate", Gate)
+UPLINK = web.AppKey("uplink", Uplink)
+DEADLINES = web.AppKey[Deadlines]("deadlines", dict)
+
+
+async def send_file(
+    request: web.Request, path: Path, offset: int = 0, length: int | None = None, kind: str = OCTETS
+) -> web.StreamResponse:
+    """Answers with `length` bytes of the file from `offset`, all that follow if None.
+
+    Whoever reads slowly holds a socket buffer, not a file, and below `LEAST_BYTES_A_SECOND` not for long.
+
+    Raises:
+        FileNotFoundError: there is no such file; no byte was sent.
+        TooMany: the uplink is busy; no byte was sent.
+        ConnectionResetError: the peer has gone, or the file ends early.
+    """
+    uplink, address = request.app[UPLINK], address_of(request.transport)
+    with await asyncio.to_thread(path.open, "rb") as file:
+        size = os.fstat(file.fileno()).st_size - offset if length is None else length
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        response.content_length = size
+        async with uplink.place(address) as place:
+            if place is None:
+                raise TooMany(503, "this node uploads as much as it may: ask another one", PLACE_SECONDS)
+            request.app[GATE].charge(address, size)
+            await response.prepare(request)
+            await _Sending(request, file, uplink, place).send(offset, size)
+        await response.write_eof()
+    return response
+
+
+def break_off(deadline: asyncio.Timeout) -> None:
+    """Ends the request as if it had taken too long."""
+    if not deadline.expired():
+        deadline.reschedule(asyncio.get_running_loop().time())
+
+
+class _Sending:
+    """One file on its way to one reader."""
+
+    def __init__(self, request: web.Request, file: BinaryIO, uplink: Uplink, place: Place) -> None:
+        if request.transport is None:
+            raise ConnectionResetError("the peer has gone")
+        self._transport = request.transport
+        self._deadline = request.app[DEADLINES][request.transport]
+        self._file = file
+        self._uplink = uplink
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()  # later by what was waited for turns
+
+    async def send(self, offset: int, size: int) -> None:
+        limited = self._uplink.bytes_per_second is not None
+        most = self._uplink.piece_bytes if limited else PIECE_BYTES
+        sent = 0
+        while sent < size:
+            piece = min(most, size - sent)
+            if limited:
+                await self._turn(piece)
+            self._put_off(self._latest(sent, piece))
+            if limited:
+                await self._send_watched(offset + sent, piece)
+            else:
+                await self._send(offset + sent, piece)
+            sent += piece
+
+    async def _turn(self, piece: int) -> None:
+        """Waits for it, for which the reader is not to blame."""
+        began = self._loop.time()
+        self._put_off(None)
+        await self._uplink.turn(address_of(self._transport), piece)
+        self._since += self._loop.time() - began
+
+    def _put_off(self, until: float | None) -> None:
+        """Raises: ConnectionResetError: it is too late already, or this one has to give way to others."""
+        when = self._deadline.when()
+        if when is not None and when <= self._loop.time():
+            raise ConnectionResetError("it took too long, or others have to be answered")
+        self._deadline.reschedule(until)
+
+    def _latest(self, sent: int, piece: int) -> float:
+        """When the reader must have taken `piece`: by all that it was given, and by this piece, so that nobody reads
+        fast and then stalls."""
+        for_all = self._since + (sent + piece) / LEAST_BYTES_A_SECOND
+        for_piece = self._loop.time() + piece / LEAST_BYTES_A_SECOND
+        return min(for_all, for_piece) + GRACE_SECONDS
+
+    async def _send_watched(self, offset: int, piece: int) -> None:
+        stalled = self._loop.call_later(STALL_SECONDS, self._place.give_up)
+        try:
+            await self._send(offset, piece)
+        finally:
+            stalled.cancel()
+
+    async def _send(self, offset: int, piece: int) -> None:
+        """Raises: ConnectionResetError."""
+        if self._transport.is_closing():
+            raise ConnectionResetError("the peer has gone")
+        if await self._loop.sendfile(self._transport, self._file, offset, piece) != piece:
+            raise ConnectionResetError(f"{self._file.name} ends early")

@@ -1,0 +1,139 @@
+"""How fast this process uploads, all its answers and files together: whose bytes leave next, and when.
+
+Without a limit nothing waits. With one, whoever has something to send waits for a turn: addresses take turns, and what
+one address asks for over several connections takes turns among itself, so that many connections are worth no more
+than one. Only so many files are on their way at once that each gets on: one that is sent too slowly is given up by
+whoever asked for it, and was sent in vain.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+PIECE_SECONDS = 0.005  # of the whole uplink that one turn takes: below what a timer is late
+LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 10, 1 << 20
+CATCH_UP_SECONDS = 0.1  # of idle time, or of a busy event loop, that may be made up for
+LEAST_SHARE = 100_000  # bytes a second of each file on its way: 4 MiB take 42 s, of the 85 s that they are given
+LEAST_FILES = 4  # at once, however slow the uplink is: one reader that stalls must not be the only one
+PLACE_SECONDS = 10.0  # that a file waits for its place: whoever asked can ask another node then
+STALL_SECONDS = 2.0  # after which a reader that takes nothing holds no place any more
+
+
+class Uplink:
+    """For one event loop; not for threads."""
+
+    def __init__(self, bytes_per_second: float | None = None) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._free_at = float("-inf")  # when what was let go has left, at the limit
+        self._turns = _InTurn()
+        self._places = _InTurn()
+        self._files = 0  # that hold a place
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much to ask for in one turn."""
+        rate = self.bytes_per_second
+        return MOST_PIECE_BYTES if rate is None else _within(LEAST_PIECE_BYTES, rate * PIECE_SECONDS, MOST_PIECE_BYTES)
+
+    @property
+    def most_files(self) -> int:
+        """On their way at once."""
+        return max(LEAST_FILES, int((self.bytes_per_second or 0) / LEAST_SHARE))
+
+    async def turn(self, address: str, size: int) -> None:
+        """Returns when `size` bytes more may leave for `address`."""
+        if self.bytes_per_second is None:
+            return
+        let_go = self._turns.join(address, size)
+        self._let_go()
+        await let_go
+
+    @asynccontextmanager
+    async def place(self, address: str) -> AsyncIterator["Place | None"]:
+        """For one file while it is sent; None where none has become free in `PLACE_SECONDS`."""
+        if self.bytes_per_second is None or self._files < self.most_files:
+            self._files += 1
+        elif not await self._has_place(address):
+            yield None
+            return
+        place = Place(self)
+        try:
+            yield place
+        finally:
+            place.give_up()
+
+    async def _has_place(self, address: str) -> bool:
+        free = self._places.join(address, 1)
+        try:
+            async with asyncio.timeout(PLACE_SECONDS):
+                await free
+            return True
+        except TimeoutError:
+            return free.done() and not free.cancelled()  # it may have become free in the same moment
+        except asyncio.CancelledError:
+            if free.done() and not free.cancelled():
+                self.leave()
+            raise
+
+    def leave(self) -> None:
+        """A place has become free: it goes to whoever waits longest, of the address whose turn it is."""
+        self._files -= 1 - self._places.next()
+
+    def _let_go(self) -> None:
+        loop = asyncio.get_running_loop()
+        rate = self.bytes_per_second
+        while rate is not None and self._turns and self._free_at <= loop.time():
+            size = self._turns.next()
+            self._free_at = max(self._free_at, loop.time() - CATCH_UP_SECONDS) + size / rate
+        if self._turns and self._timer is None:
+            self._timer = loop.call_at(self._free_at, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._let_go()
+
+
+class Place:
+    """What a file on its way holds, until it is given up: at its end, or while its reader takes nothing."""
+
+    def __init__(self, uplink: Uplink) -> None:
+        self._uplink: Uplink | None = uplink
+
+    def give_up(self) -> None:
+        if self._uplink is not None:
+            self._uplink.leave()
+            self._uplink = None
+
+
+class _InTurn:
+    """Who waits, by address: the first of one address, then of the next, round and round."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[tuple[asyncio.Future[None], int]]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def join(self, address: str, size: int) -> asyncio.Future[None]:
+        """Done when it is this one's turn. Cancelled, it is passed over."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append((turn, size))
+        return turn
+
+    def next(self) -> int:
+        """Lets the next one go; its size, 0 where nobody waits any more."""
+        while self._waiting:
+            address, queue = self._waiting.popitem(last=False)
+            turn, size = queue.popleft()
+            if queue:
+                self._waiting[address] = queue
+            if not turn.done():
+                turn.set_result(None)
+                return size
+        return 0
+
+
+def _within(least: int, value: float, most: int) -> int:
+    return max(least, min(int(value), most))

@@ -1,0 +1,181 @@
+"""What a node uploads stays within its limit, shared among those who ask, through real sockets."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from node.transport import Uplink, make_app, send_file, serve
+from node.transport import uplink as uplink_module
+
+FILE_BYTES = 4 << 20
+
+
+class Reader:
+    """A connection from an address of this machine's own that asks for the file again and again."""
+
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self.port, self.address, self.received, self.files = port, address, 0, 0
+
+    async def read(self) -> None:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.port, local_addr=(self.address, 0), limit=1 << 17
+        )
+        try:
+            while True:
+                writer.write(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n")
+                await reader.readuntil(b"\r\n\r\n")
+                left = FILE_BYTES
+                while left:
+                    piece = await reader.read(min(left, 1 << 17))
+                    assert piece
+                    left -= len(piece)
+                    self.received += len(piece)
+                self.files += 1
+        finally:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def serving_file(folder: Path, uplink: Uplink) -> AsyncIterator[int]:
+    (folder / "file").write_bytes(bytes(FILE_BYTES))
+
+    async def file(request: web.Request) -> web.StreamResponse:
+        return await send_file(request, folder / "file")
+
+    async def small(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok")
+
+    app = make_app(1000, uplink=uplink)
+    app.router.add_get("/file", file)
+    app.router.add_get("/small", small)
+    runner, port = await serve(app, "127.0.0.1", 0)
+    try:
+        yield port
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def reading(*readers: Reader) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(reader.read()) for reader in readers]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def received_by(readers: list[Reader], seconds: float) -> tuple[list[int], float]:
+    """Bytes that each got, and how long that took in truth."""
+    before, began = [reader.received for reader in readers], time.monotonic()
+    await asyncio.sleep(seconds)
+    return [reader.received - was for reader, was in zip(readers, before, strict=True)], time.monotonic() - began
+
+
+@pytest.mark.parametrize(("rate", "count"), [(4_000_000, 3), (60_000_000, 1), (60_000_000, 8)])
+async def test_all_connections_together_get_what_the_limit_permits(tmp_path: Path, rate: int, count: int) -> None:
+    async with serving_file(tmp_path, Uplink(rate)) as port:
+        readers = [Reader(port) for _ in range(count)]
+        async with reading(*readers):
+            await asyncio.sleep(0.3)
+            counts, seconds = await received_by(readers, 1.5)
+
+    assert sum(counts) / seconds == pytest.approx(rate, rel=0.04)
+    assert min(counts) > 0.8 * sum(counts) / count
+
+
+async def test_an_address_gets_no_more_for_many_connections_than_another_for_one(tmp_path: Path) -> None:
+    async with serving_file(tmp_path, Uplink(8_000_000)) as port:
+        many = [Reader(port, "127.0.0.2") for _ in range(9)]
+        one = Reader(port, "127.0.0.3")
+        async with reading(*many, one):
+            await asyncio.sleep(0.3)
+            counts, _ = await received_by([*many, one], 1.5)
+
+    assert counts[-1] == pytest.approx(sum(counts[:-1]), rel=0.2)
+
+
+async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
+    async with serving_file(tmp_path, Uplink(1_000_000)) as port, reading(*(Reader(port) for _ in range(30))):
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).endswith(b"ok")
+        writer.close()
+    assert time.monotonic() - began < 0.5
+
+
+async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told_to_ask_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uplink_module, "PLACE_SECONDS", 0.2)
+    async with (
+        serving_file(tmp_path, Uplink(500_000)) as port,  # five at 100 kB/s each
+        reading(*(readers := [Reader(port) for _ in range(5)])),
+    ):
+        await asyncio.sleep(0.3)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"Retry-After: 1" in answer
+    assert all(reader.received for reader in readers)
+
+
+async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.transport.sending.STALL_SECONDS", 0.2)
+    uplink = Uplink(1e9)
+    monkeypatch.setattr(Uplink, "most_files", 4)
+    big = 64 << 20  # more than socket buffers take
+    async with serving_file(tmp_path, uplink) as port:
+        (tmp_path / "file").write_bytes(bytes(big))
+        stalled = []
+        for _ in range(8):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0), limit=1)
+            writer.write(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n")
+            stalled.append(writer)
+        await asyncio.sleep(0.1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await asyncio.wait_for(reader.readline(), 5) == b"HTTP/1.1 200 OK\r\n"
+        for each in (*stalled, writer):
+            each.transport.abort()
+
+
+async def test_nothing_is_held_back_when_there_is_no_limit(tmp_path: Path) -> None:
+    async with serving_file(tmp_path, Uplink()) as port, reading(reader := Reader(port)):
+        counts, seconds = await received_by([reader], 0.3)
+    assert counts[0] / seconds > 100e6
+
+
+async def test_who_gave_up_waiting_is_passed_over() -> None:
+    uplink = Uplink(1_000_000)
+    await uplink.turn("a", 200_000)  # 0.1 s may be made up for, so 0.1 s are left
+    waiting = [asyncio.create_task(uplink.turn(address, 10_000)) for address in ("a", "b", "c")]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    began = time.monotonic()
+    await asyncio.gather(waiting[0], waiting[2])
+    assert 0.05 < time.monotonic() - began < 0.5
+
+
+async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> None:
+    uplink = Uplink(1.0)
+    async with uplink.place("a"), uplink.place("a"), uplink.place("a"):
+        fourth = uplink.place("a")
+        await fourth.__aenter__()
+        waiting = asyncio.ensure_future(uplink.place("b").__aenter__())
+        await asyncio.sleep(0)
+        await fourth.__aexit__(None, None, None)  # given to `waiting`, which does not live to see it
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        async with asyncio.timeout(1), uplink.place("c") as place:
+            assert place is not None
