@@ -100,6 +100,10 @@ prerequisites:
 	@node -e 'process.exit(+process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null \
 		|| { echo "missing: Node.js 20 or newer (nodejs.org, or your system's package)" >&2; exit 1; }
 	@$(NPM) --version >/dev/null 2>&1 || { echo "missing: npm, which comes with Node.js" >&2; exit 1; }
+	@echo 'int main(void) { return 0; }' | $(CC) -x c -o /dev/null - 2>/dev/null \
+		|| { echo "missing: a C compiler as '$(CC)', for libp2p's fastecdsa (Debian and Ubuntu: apt-get install gcc; macOS: xcode-select --install)" >&2; exit 1; }
+	@echo '#include <gmp.h>' | $(CC) -x c -fsyntax-only - 2>/dev/null \
+		|| { echo "missing: the headers of GMP, for libp2p's fastecdsa (Debian and Ubuntu: apt-get install libgmp-dev; macOS: brew install gmp)" >&2; exit 1; }
 
 clean:
 	rm -rf .venv node_modules contracts/out contracts/cache \

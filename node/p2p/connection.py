@@ -1,0 +1,146 @@
+"""One secured connection with one peer: its streams accepted, answered and ended, within limits."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import trio
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_noise_key_pair
+from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.peer.id import ID
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as Noise
+from libp2p.stream_muxer.exceptions import MuxedConnUnavailable
+from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
+from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
+from libp2p.transport.upgrader import TransportUpgrader
+
+from node.errors import Malformed
+from node.p2p.guard import ExactStream, Guard
+from node.p2p.limits import (
+    IDENTIFY_SECONDS,
+    MAX_REQUESTS_PER_PEER,
+    REQUEST_SECONDS,
+    REQUESTS_BURST,
+    REQUESTS_PER_SECOND,
+    Bucket,
+)
+from node.p2p.messages import BUSY
+from node.p2p.protocols import IDENTITY, PROTOCOLS
+from node.p2p.streams import REFUSALS, exchange, forget, read_request, write_answer
+
+if TYPE_CHECKING:
+    from trio_typing import TaskStatus
+
+ADMISSION_SECONDS = 2.0  # that a request waits for the other side's admission, which may be on its way
+
+Handler = Callable[[str, str, bytes], Awaitable[tuple[int, bytes]]]  # (peer, protocol, request): (status, answer)
+
+
+def make_upgrader(secret: bytes) -> tuple[TransportUpgrader, str]:
+    """What makes a TCP connection a secured one with streams, and this node's peer id.
+
+    Noise and yamux, nothing else: left to itself py-libp2p also takes plaintext from a dialer, which proves nothing.
+    """
+    pair = create_new_key_pair(secret)
+    noise = Noise(pair, noise_privkey=create_noise_key_pair().private_key)
+    return TransportUpgrader({NOISE: noise}, {YAMUX: Yamux}), str(ID.from_pubkey(pair.public_key).to_base58())
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """With `peer`, by its secured connection; `address` is its subscriber's."""
+
+    peer: str
+    address: str
+    dialled: bool
+    muxed: Yamux
+    guard: Guard
+    stream: trio.SocketStream
+    admitted: trio.Event = field(default_factory=trio.Event)
+    serving: int = 0
+    requests: Bucket = field(default_factory=lambda: Bucket(REQUESTS_PER_SECOND, REQUESTS_BURST, trio.current_time))
+
+    def admit(self) -> None:
+        self.guard.known = True
+        self.admitted.set()
+
+    async def serve(self, handler: Handler, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """Answers what the peer asks by `handler`, until the connection is over or the peer stays unknown."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._mux, nursery.cancel_scope)
+            await self.muxed.event_started.wait()
+            task_status.started()
+            nursery.start_soon(self._accept, handler, nursery)
+            with trio.move_on_after(IDENTIFY_SECONDS):
+                await self.admitted.wait()
+            if not self.admitted.is_set():
+                nursery.cancel_scope.cancel()
+
+    async def _mux(self, scope: trio.CancelScope) -> None:
+        try:
+            await self.muxed.start()
+        except REFUSALS:
+            pass  # which is this connection's end
+        finally:
+            scope.cancel()
+
+    async def _accept(self, handler: Handler, nursery: trio.Nursery) -> None:
+        while True:
+            try:
+                stream = cast(YamuxStream, await self.muxed.accept_stream())
+            except MuxedConnUnavailable:
+                nursery.cancel_scope.cancel()
+                return
+            if self.serving >= MAX_REQUESTS_PER_PEER:
+                await forget(stream)
+                continue
+            self.serving += 1
+            nursery.start_soon(self._answer, stream, handler)
+
+    async def _answer(self, stream: YamuxStream, handler: Handler) -> None:
+        try:
+            with trio.fail_after(REQUEST_SECONDS):
+                protocol, body = await read_request(stream, PROTOCOLS)
+                await self._require_admitted(protocol)
+                answer = await handler(self.peer, protocol, body) if self.requests.take() else (BUSY, b"")
+                await write_answer(stream, *answer)
+        except REFUSALS:
+            await forget(stream)
+        finally:
+            self.serving -= 1
+
+    async def _require_admitted(self, protocol: str) -> None:
+        """Raises: Malformed: the peer asks for more than who this is, and has not said who it is."""
+        if protocol == IDENTITY:
+            return
+        with trio.move_on_after(ADMISSION_SECONDS):
+            await self.admitted.wait()
+        if not self.admitted.is_set():
+            raise Malformed("not identified")
+
+    async def ask(self, protocol: str, body: bytes, limit: int, seconds: float) -> tuple[int, bytes]:
+        """The peer's status and answer. Raises: `REFUSALS`."""
+        with trio.fail_after(seconds):
+            stream = await self.muxed.open_stream()
+            try:
+                return await exchange(stream, protocol, body, limit)
+            finally:
+                if not stream.closed:
+                    await forget(stream)
+
+    async def close(self) -> None:
+        await trio.aclose_forcefully(self.stream)
+
+
+async def secured(upgrader: TransportUpgrader, stream: trio.SocketStream, address: str, peer: str | None) -> Connection:
+    """`stream` as a secured connection; to `peer`, where this side dialled. Raises: `REFUSALS`."""
+    raw = RawConnection(ExactStream(stream), initiator=peer is not None)
+    expected = None if peer is None else ID.from_base58(peer)
+    safe = await upgrader.upgrade_security(raw, peer is not None, expected)
+    guard = Guard(safe)
+    found = safe.get_remote_peer()
+    muxed = cast(Yamux, await upgrader.upgrade_connection(guard, found))
+    guard.watch(muxed)
+    return Connection(str(found.to_base58()), address, peer is not None, muxed, guard, stream)

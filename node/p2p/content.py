@@ -1,0 +1,88 @@
+"""Content by its digest, a piece of at most a MiB at a time: manifests and rollout files of nodes that nobody can dial.
+
+Request: u8 kind || 32 digest || u64 offset || u32 length. Answer: u64 size of the whole || the piece. Big-endian.
+Whoever gets the whole checks it, as if it had come by HTTP; a relay that hands pieces on is trusted with nothing.
+"""
+
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+from ledger.base import Digest
+from node.errors import Malformed, NotFound
+from node.p2p.limits import MIB
+
+PIECE_BYTES: Final = MIB  # in flight on one stream
+REQUEST: Final = struct.Struct("!B32sQI")
+SIZE: Final = struct.Struct("!Q")
+
+
+class Kind(IntEnum):
+    MANIFEST = 1  # by manifest root
+    FILE = 2  # a rollout file, by commitment
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Of the content that `digest` names: up to `length` bytes from `offset` on."""
+
+    kind: Kind
+    digest: Digest
+    offset: int
+    length: int = PIECE_BYTES
+
+    def encode(self) -> bytes:
+        return REQUEST.pack(self.kind, self.digest, self.offset, self.length)
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Piece":
+        """Raises: Malformed."""
+        try:
+            kind, digest, offset, length = REQUEST.unpack(data)
+            wanted = cls(Kind(kind), Digest(digest), offset, length)
+        except (struct.error, ValueError) as error:
+            raise Malformed(f"request for content: {error}") from error
+        if not 0 < length <= PIECE_BYTES:
+            raise Malformed(f"a piece of {length} bytes; at most {PIECE_BYTES} are sent")
+        return wanted
+
+
+class Shelf(Protocol):
+    """What a role holds for others."""
+
+    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+        """Size of the whole, and the piece. Raises: NotFound, StoreError."""
+
+
+class EmptyShelf:
+    """Of a role that holds nothing."""
+
+    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+        raise NotFound("this node holds none")
+
+
+def encode_answer(size: int, data: bytes) -> bytes:
+    return SIZE.pack(size) + data
+
+
+async def fetched(ask: Callable[[bytes], Awaitable[bytes]], kind: Kind, digest: Digest, limit: int) -> bytes:
+    """The whole content, piece by piece; nothing of it is checked but its size.
+
+    Raises:
+        NotFound: it is not there, or broke off.
+        Malformed: it is over `limit` bytes, or its pieces do not fit together.
+    """
+    data, size = bytearray(), 1
+    while len(data) < size:
+        answer = await ask(Piece(kind, digest, len(data)).encode())
+        if len(answer) <= SIZE.size:
+            raise Malformed("a piece without bytes")
+        (claimed,) = SIZE.unpack_from(answer)
+        piece = answer[SIZE.size :]
+        if claimed > limit or (data and claimed != size) or len(piece) != min(PIECE_BYTES, claimed - len(data)):
+            raise Malformed(f"a piece of {len(piece)} bytes of {claimed}; at most {limit} are read")
+        size = claimed
+        data += piece
+    return bytes(data)

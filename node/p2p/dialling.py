@@ -1,0 +1,95 @@
+"""Whom a node dials, and when again: peers that its user named, that the chain names, that other peers told of."""
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.errors import NotFound
+from node.p2p.addresses import PeerAddress
+from node.p2p.link import Link
+
+LOOK_SECONDS: Final = 5.0  # between two looks for somebody to dial
+AT_ONCE: Final = 4
+ENOUGH: Final = 16  # connections, above which only bootstrap peers are dialled
+MOST: Final = 96  # above which nobody is
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 300.0  # before a peer that did not answer is dialled again; doubled
+MAX_REMEMBERED: Final = 4_096
+
+Sources = Callable[[], Iterable[PeerAddress]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    until: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Dialler:
+    """`bootstrap` are tried for ever, `others` while there are few connections. Losing all of them ends nothing."""
+
+    link: Callable[[], Link]
+    me: str
+    connected: Callable[[], Iterable[str]]
+    bootstrap: Sources
+    others: Sources
+    now: Callable[[], float]  # monotonic
+    rng: random.Random = field(default_factory=random.Random)
+    pauses: "OrderedDict[PeerAddress, _Pause]" = field(default_factory=OrderedDict)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        while True:
+            chosen = self.chosen()
+            for start in range(0, len(chosen), AT_ONCE):
+                await asyncio.gather(*map(self._dial, chosen[start : start + AT_ONCE]))
+            self.wake.clear()
+            try:
+                async with asyncio.timeout(LOOK_SECONDS * self.rng.uniform(0.8, 1.2)):
+                    await self.wake.wait()
+            except TimeoutError:
+                continue
+
+    def chosen(self) -> list[PeerAddress]:
+        """Whom to dial now."""
+        connected = set(self.connected())
+        if self.link().address is None or len(connected) >= MOST:
+            return []
+        first = self._open(self.bootstrap(), connected)
+        room = max(0, ENOUGH - len(connected) - len(first))
+        more = self._open(self.others(), connected | {address.peer for address in first})
+        self.rng.shuffle(more)
+        return (first + more[:room])[: MOST - len(connected)]
+
+    def _open(self, addresses: Iterable[PeerAddress], connected: set[str]) -> list[PeerAddress]:
+        """Those of `addresses` whose peers are not connected, and are not to be left in peace."""
+        now = self.now()
+        found = {
+            address.peer: address
+            for address in addresses
+            if address.peer not in connected
+            and address.peer != self.me
+            and not ((pause := self.pauses.get(address)) and now < pause.until)
+        }
+        return list(found.values())
+
+    async def _dial(self, address: PeerAddress) -> None:
+        """A peer that answers may still turn out to be nobody: the pause stays until it is known (`succeeded`)."""
+        before = self.pauses.get(address)
+        seconds = FIRST_PAUSE_SECONDS if before is None else min(2 * before.seconds, MAX_PAUSE_SECONDS)
+        self.pauses[address] = _Pause(self.now() + seconds * self.rng.uniform(0.8, 1.2), seconds)
+        self.pauses.move_to_end(address)
+        if len(self.pauses) > MAX_REMEMBERED:
+            self.pauses.popitem(last=False)
+        try:
+            await self.link().dial(address)
+        except NotFound:
+            return
+
+    def succeeded(self, peer: str) -> None:
+        """`peer` is identified: when it is lost, it is dialled again soon."""
+        for address in [address for address in self.pauses if address.peer == peer]:
+            del self.pauses[address]

@@ -1,0 +1,215 @@
+"""Announcements passed on from peer to peer: each once, in bounded memory, at a bounded rate.
+
+py-libp2p's gossipsub is not used: it takes ten messages a second of a peer and drops the rest, drops what is over its
+size without a word, and a peer's abrupt end ends its service. Here a message goes to at most `FANOUT` peers in batches
+that they answer, so that a slow one is noticed, waits for nobody, and loses the oldest first.
+"""
+
+import asyncio
+import random
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from blake3 import blake3
+
+from node.errors import Malformed, NotFound
+from node.p2p.announcements import MAX_BYTES, Announcement, Scope, parse
+from node.p2p.identity import Identities, Stranger
+from node.p2p.limits import Bucket
+from node.p2p.link import Link
+from node.p2p.protocols import GOSSIP
+
+FANOUT: Final = 8  # peers that a message is passed on to
+MAX_SEEN: Final = 16_384  # messages remembered, by digest
+MAX_AGE_SECONDS: Final = 300.0  # of a message, in either direction: clocks differ
+MAX_BATCH_BYTES: Final = 512 << 10
+MAX_BATCH: Final = 64  # messages
+MAX_WAITING: Final = 256  # messages for one peer; then the oldest goes
+SEND_SECONDS: Final = 10.0
+MAX_FAILURES: Final = 3  # batches in a row that a peer did not take, before it is left
+SENDER_PER_SECOND, SENDER_BURST = 100.0, 1_000.0  # messages that one peer may pass on
+ORIGIN_PER_SECOND, ORIGIN_BURST = 5.0, 200.0  # messages that one node may announce
+MAX_ORIGINS: Final = 4_096  # whose rate is remembered
+MAX_INVALID: Final = 20  # messages of one peer that nobody can have announced, before it is left
+
+LENGTH: Final = struct.Struct("!I")
+
+Hear = Callable[[Announcement], None]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of messages, since the node began."""
+
+    heard: int = 0
+    repeated: int = 0
+    invalid: int = 0
+    strange: int = 0
+    throttled: int = 0
+    dropped: int = 0  # that a peer did not take in time
+
+
+@dataclass(slots=True)
+class _Neighbour:
+    """A peer that messages are passed on to."""
+
+    waiting: "deque[bytes]" = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
+    something: asyncio.Event = field(default_factory=asyncio.Event)
+    rate: Bucket = field(default_factory=lambda: Bucket(SENDER_PER_SECOND, SENDER_BURST))
+    invalid: int = 0
+    failures: int = 0
+    sending: "asyncio.Task[None] | None" = None
+
+
+@dataclass(slots=True)
+class Gossip:
+    """Of one node in one run. `hear` gets every message of others that is new and true to its sender."""
+
+    link: Callable[[], Link]
+    scope: Scope
+    identities: Identities
+    hear: Hear
+    now: Callable[[], float]  # seconds since 1970
+    rng: random.Random = field(default_factory=random.Random)
+    counts: Counts = field(default_factory=Counts)
+    neighbours: dict[str, _Neighbour] = field(default_factory=dict)
+    seen: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
+    origins: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)
+
+    def add(self, peer: str, first: bytes = b"") -> None:
+        """Messages go to `peer` from now on, and `first` before any other."""
+        if peer not in self.neighbours:
+            neighbour = self.neighbours[peer] = _Neighbour()
+            neighbour.sending = asyncio.create_task(self._send(peer, neighbour))
+            if first:
+                neighbour.waiting.append(first)
+                neighbour.something.set()
+
+    def remove(self, peer: str) -> None:
+        neighbour = self.neighbours.pop(peer, None)
+        if neighbour is not None and neighbour.sending is not None:
+            neighbour.sending.cancel()
+
+    def close(self) -> None:
+        for peer in list(self.neighbours):
+            self.remove(peer)
+
+    def publish(self, data: bytes) -> int:
+        """Has `data`, this node's own announcement, passed on; to how many peers. Raises: Malformed: over a limit."""
+        if len(data) > MAX_BYTES:
+            raise Malformed(f"an announcement of {len(data)} bytes; at most {MAX_BYTES} are sent")
+        self._remember(_digest(data))
+        return self._pass_on(data, but=None)
+
+    def received(self, peer: str, body: bytes) -> None:
+        """Takes a batch from `peer`. Raises: Malformed: it is none, or too many of its messages were invalid."""
+        neighbour = self.neighbours.get(peer)
+        if neighbour is None:
+            raise Malformed("batches are taken of peers that are identified")
+        for data in split(body):
+            if not neighbour.rate.take():
+                self.counts.throttled += 1
+                continue
+            try:
+                if (message := self.take(data)) is not None:
+                    self._pass_on(message.data, but=peer)
+            except Stranger:
+                self.counts.strange += 1  # which is not the fault of who passed it on
+            except Malformed:
+                self.counts.invalid += 1
+                neighbour.invalid += 1
+        if neighbour.invalid > MAX_INVALID:
+            self.link().drop(peer)
+            raise Malformed("too many messages that nobody can have announced")
+
+    def take(self, data: bytes) -> Announcement | None:
+        """Hears `data`; what is to be passed on. Raises: Malformed: nobody can have announced it; Stranger."""
+        digest = _digest(data)
+        if digest in self.seen:
+            self.counts.repeated += 1
+            return None
+        message = parse(data, self.scope)
+        if abs(self.now() - message.milliseconds / 1000) > MAX_AGE_SECONDS:
+            raise Stranger("an announcement of another time")
+        node = self.identities.require(message.peer, message.statement)
+        self._remember(digest)
+        if not self._rate_of(node).take():
+            self.counts.throttled += 1
+            return None
+        self.counts.heard += 1
+        self.hear(message)
+        return message
+
+    def _remember(self, digest: bytes) -> None:
+        self.seen[digest] = None
+        if len(self.seen) > MAX_SEEN:
+            self.seen.popitem(last=False)
+
+    def _rate_of(self, node: str) -> Bucket:
+        bucket = self.origins.setdefault(node, Bucket(ORIGIN_PER_SECOND, ORIGIN_BURST))
+        self.origins.move_to_end(node)
+        if len(self.origins) > MAX_ORIGINS:
+            self.origins.popitem(last=False)
+        return bucket
+
+    def _pass_on(self, data: bytes, but: str | None) -> int:
+        others = [peer for peer in self.neighbours if peer != but]
+        chosen = others if len(others) <= FANOUT else self.rng.sample(others, FANOUT)
+        for peer in chosen:
+            neighbour = self.neighbours[peer]
+            self.counts.dropped += len(neighbour.waiting) == MAX_WAITING
+            neighbour.waiting.append(data)
+            neighbour.something.set()
+        return len(chosen)
+
+    async def _send(self, peer: str, neighbour: _Neighbour) -> None:
+        """Hands on what waits for `peer`, a batch at a time, until it takes no more."""
+        while neighbour.failures < MAX_FAILURES:
+            await neighbour.something.wait()
+            neighbour.something.clear()
+            while neighbour.waiting:
+                batch = list(_batch(neighbour.waiting))
+                try:
+                    await self.link().ask(peer, GOSSIP, b"".join(map(sized, batch)), limit=0, seconds=SEND_SECONDS)
+                except NotFound:
+                    self.counts.dropped += len(batch)
+                    neighbour.failures += 1
+                    break
+                neighbour.failures = 0
+        self.link().drop(peer)
+
+
+def sized(data: bytes) -> bytes:
+    return LENGTH.pack(len(data)) + data
+
+
+def split(body: bytes, most: int = MAX_BATCH) -> Iterator[bytes]:
+    """The messages of a batch: u32 length || message, each. Raises: Malformed, before anything is done with it."""
+    found, at = list[bytes](), 0
+    while at < len(body):
+        if len(body) - at < LENGTH.size or len(found) == most:
+            raise Malformed("a batch that is cut off, or has too many messages")
+        (length,) = LENGTH.unpack_from(body, at)
+        message = body[at + LENGTH.size : at + LENGTH.size + length]
+        if length > MAX_BYTES or len(message) != length:
+            raise Malformed("a batch with a message that is cut off or too long")
+        found.append(message)
+        at += LENGTH.size + length
+    return iter(found)
+
+
+def _batch(waiting: "deque[bytes]") -> Iterator[bytes]:
+    """Takes the oldest messages, as many as a batch may have."""
+    room = MAX_BATCH_BYTES
+    for _ in range(MAX_BATCH):
+        if not waiting or len(waiting[0]) + LENGTH.size > room:
+            return
+        room -= len(waiting[0]) + LENGTH.size
+        yield waiting.popleft()
+
+
+def _digest(data: bytes) -> bytes:
+    return blake3(data).digest()

@@ -1,0 +1,110 @@
+"""What stands between a peer's bytes and py-libp2p: exact reads, limits, and an end for who sends or takes nothing.
+
+Faults of py-libp2p 0.8.1 that this is for: its yamux does not enforce the window that it grants, so that a peer could
+fill the memory by a stream that nobody reads; a write waits for ever for a peer that takes nothing; reading gives up
+after 100 pieces, however small they were.
+"""
+
+import struct
+
+import trio
+from libp2p.abc import ISecureConn
+from libp2p.io.abc import ReadWriteCloser
+from libp2p.io.exceptions import ConnectionClosedError
+from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT, Yamux
+
+from node.p2p.limits import (
+    FRAMES_BURST,
+    FRAMES_PER_SECOND,
+    IDLE_SECONDS,
+    MAX_BUFFERED_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_UNKNOWN_BUFFERED_BYTES,
+    WRITE_SECONDS,
+    Bucket,
+)
+
+
+class ExactStream(ReadWriteCloser):  # type: ignore[misc]  # libp2p's types are not followed
+    """A TCP connection whose reads give all that was asked for, or what came before the end."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+
+    async def read(self, n: int | None = None) -> bytes:
+        pieces = bytearray()
+        try:
+            while n is None or len(pieces) < n:
+                piece = await self._stream.receive_some(None if n is None else n - len(pieces))
+                pieces += piece
+                if not piece or n is None:
+                    break
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionClosedError(f"the connection broke: {error}", transport="tcp") from error
+        return bytes(pieces)
+
+    async def write(self, data: bytes) -> None:
+        """Whole, even where the writer is cancelled: after half a frame nothing could follow."""
+        try:
+            with trio.CancelScope(shield=True), trio.fail_after(WRITE_SECONDS):
+                await self._stream.send_all(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            await trio.aclose_forcefully(self._stream)
+            raise ConnectionClosedError(f"the connection broke: {error}", transport="tcp") from error
+
+    async def close(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    def get_remote_address(self) -> tuple[str, int] | None:
+        return None
+
+
+class Guard:
+    """A secured connection as yamux sees it. Frames are counted and weighed before yamux gets them."""
+
+    def __init__(self, secured: ISecureConn) -> None:
+        self._secured = secured
+        self.is_initiator = secured.is_initiator
+        self.known = False  # whether the peer has been admitted
+        self._muxed: Yamux | None = None
+        self._left = 0  # of the frame's body
+        self._frames = Bucket(FRAMES_PER_SECOND, FRAMES_BURST, trio.current_time)
+
+    def watch(self, muxed: Yamux) -> None:
+        """From here on what is read are yamux's frames."""
+        self._muxed = muxed
+
+    async def read(self, n: int | None = None) -> bytes:
+        try:
+            with trio.fail_after(IDLE_SECONDS):
+                data: bytes = await self._secured.read(n)
+        except trio.TooSlowError as error:
+            raise ConnectionClosedError("nothing came", transport="tcp") from error
+        if self._muxed is not None:
+            await self._look(self._muxed, data)
+        return data
+
+    async def _look(self, muxed: Yamux, data: bytes) -> None:
+        """Yamux reads a head, then its body: both are known here by their turn. Raises: ConnectionClosedError."""
+        if self._left:
+            self._left = max(0, self._left - len(data))
+            return
+        if len(data) != HEADER_SIZE:
+            return  # cut off: yamux finds that out
+        _, kind, _, stream, length = struct.unpack(YAMUX_HEADER_FORMAT, data)
+        if kind == TYPE_DATA:
+            self._left = length
+            held = sum(map(len, muxed.stream_buffers.values()))
+            most = MAX_BUFFERED_BYTES if self.known else MAX_UNKNOWN_BUFFERED_BYTES
+            if length > MAX_FRAME_BYTES or held + length > most:
+                raise ConnectionClosedError(f"stream {stream}: more than a peer may send unread", transport="tcp")
+        await trio.sleep(self._frames.debt())
+
+    async def write(self, data: bytes) -> None:
+        await self._secured.write(data)
+
+    async def close(self) -> None:
+        await self._secured.close()
+
+    def get_remote_address(self) -> tuple[str, int] | None:
+        return None

@@ -1,0 +1,206 @@
+"""The libp2p process: `python -m node.p2p.host ORDERS LIFE`, which `sidecar` starts.
+
+ORDERS is the descriptor of a socket pair. LIFE is that of a pipe which ends when the node is gone; then this process
+goes too, whatever it is doing. It knows nothing of chain, roles or files: whoever takes it over has connections.
+"""
+
+import itertools
+import logging
+import os
+import resource
+import socket
+import sys
+import threading
+from dataclasses import dataclass, field
+
+import trio
+
+from node.errors import Malformed
+from node.p2p.connection import make_upgrader
+from node.p2p.limits import MAX_REQUESTS, MEMORY_BYTES
+from node.p2p.messages import (
+    ANSWERED,
+    BUSY,
+    HEAD,
+    ORDERS,
+    REFUSED,
+    Admit,
+    Alive,
+    Ask,
+    Asked,
+    Dial,
+    Done,
+    Drop,
+    Failed,
+    Order,
+    Ready,
+    Reply,
+    Report,
+    Start,
+    decode,
+    encode,
+    sizes,
+)
+from node.p2p.streams import REFUSALS
+from node.p2p.switch import Switch
+
+REPORTS_WAITING = 256  # for the node to read them; then whoever has something to report waits too
+ALIVE_SECONDS = 1.0
+
+
+def main() -> None:
+    orders, life = (int(argument) for argument in sys.argv[1:])
+    threading.Thread(target=_follow, args=(life,), daemon=True).start()
+    logging.disable(logging.CRITICAL)  # py-libp2p has a line for whatever a peer does: it could fill the disk
+    with socket.socket(fileno=orders) as connection:
+        trio.run(_serve, connection)
+
+
+def _follow(life: int) -> None:
+    os.read(life, 1)
+    os._exit(1)
+
+
+def bound_memory() -> None:
+    """From here on the process may have `MEMORY_BYTES` more address space; where the system can count that."""
+    try:
+        pages = int(open("/proc/self/statm").read().split()[0])  # noqa: SIM115, PTH123
+    except OSError:
+        return
+    most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+async def _serve(connection: socket.socket) -> None:
+    connection.setblocking(False)
+    node = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
+    start = await _order(node)
+    if not isinstance(start, Start):
+        raise Malformed("the first order is to start")
+    send, receive = trio.open_memory_channel[Report](REPORTS_WAITING)
+    async with trio.open_nursery() as nursery:
+        host = Host(send, nursery)
+        nursery.start_soon(_write, node, receive)
+        await host.start(start)
+        nursery.start_soon(host.report)
+        while (order := await _order(node)) is not None:
+            host.obey(order)
+        nursery.cancel_scope.cancel()
+
+
+async def _order(node: trio.SocketStream) -> Order | None:
+    prefix = await _exactly(node, HEAD.size)
+    if prefix is None:
+        return None
+    head, body = sizes(prefix)
+    data = await _exactly(node, head + body)
+    return None if data is None else decode(ORDERS, data[:head], data[head:])
+
+
+async def _exactly(node: trio.SocketStream, length: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < length:
+        piece = await node.receive_some(length - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+async def _write(node: trio.SocketStream, reports: trio.MemoryReceiveChannel[Report]) -> None:
+    async for report in reports:
+        await node.send_all(encode(report))
+
+
+@dataclass(slots=True)
+class _Question:
+    """A peer's, until the node has answered it."""
+
+    answered: trio.Event = field(default_factory=trio.Event)
+    status: int = REFUSED
+    body: bytes = b""
+
+
+@dataclass(slots=True)
+class Host:
+    """Does what the node orders, and asks it what peers ask."""
+
+    reports: trio.MemorySendChannel[Report]
+    nursery: trio.Nursery
+    switch: Switch = field(init=False)
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    questions: dict[int, _Question] = field(default_factory=dict)
+
+    async def start(self, order: Start) -> None:
+        upgrader, peer = make_upgrader(order.body)
+        self.switch = Switch(upgrader, peer, order.allow_private, self.reports.send, self.asked, self.nursery)
+        port = await self.switch.listen(order.host, order.port)
+        bound_memory()
+        await self.reports.send(Ready(peer, port))
+
+    async def report(self) -> None:
+        while True:
+            await trio.sleep(ALIVE_SECONDS)
+            await self.reports.send(Alive(len(self.switch.connections), self.switch.refused))
+
+    def obey(self, order: Order) -> None:
+        match order:
+            case Dial():
+                self.nursery.start_soon(self._dial, order)
+            case Ask():
+                self.nursery.start_soon(self._ask, order)
+            case Drop(peer):
+                self.nursery.start_soon(self.switch.drop, peer)
+            case Admit(peer):
+                self.switch.admit(peer)
+            case Reply(number, status, body):
+                self._reply(number, status, body)
+            case Start():
+                raise Malformed("started already")
+
+    async def _dial(self, order: Dial) -> None:
+        try:
+            await self.switch.dial(order.host, order.port, order.peer)
+        except REFUSALS as error:
+            await self.reports.send(Failed(order.number, said(error)))
+        else:
+            await self.reports.send(Done(order.number, b""))
+
+    async def _ask(self, order: Ask) -> None:
+        try:
+            status, answer = await self.switch.ask(
+                order.peer, order.protocol, order.body, order.limit, order.milliseconds / 1000
+            )
+        except REFUSALS as error:
+            await self.reports.send(Failed(order.number, said(error)))
+            return
+        refusal = {REFUSED: "refused", BUSY: "busy"}.get(status, "no known answer")
+        report = Done(order.number, answer) if status == ANSWERED else Failed(order.number, refusal)
+        await self.reports.send(report)
+
+    async def asked(self, peer: str, protocol: str, body: bytes) -> tuple[int, bytes]:
+        """What the node answers to a peer's request."""
+        if len(self.questions) >= MAX_REQUESTS:
+            return BUSY, b""
+        number, question = next(self.numbers), _Question()
+        self.questions[number] = question
+        try:
+            await self.reports.send(Asked(number, peer, protocol, body))
+            await question.answered.wait()
+        finally:
+            del self.questions[number]
+        return question.status, question.body
+
+    def _reply(self, number: int, status: int, body: bytes) -> None:
+        question = self.questions.get(number)
+        if question is not None:  # else whoever asked has gone
+            question.status, question.body = status, body
+            question.answered.set()
+
+
+def said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""What one peer, and all together, may take of the libp2p process: sizes, numbers, times."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+MIB = 1 << 20
+MAX_BODY_BYTES = MIB + 1024  # of a request or an answer: a piece of content, and its head
+MAX_FRAME_BYTES = 256 << 10  # yamux's initial window: what an honest peer can have in one frame at first
+MAX_BUFFERED_BYTES = 4 * MIB  # sent by one identified peer and not read yet; py-libp2p itself has no limit
+MAX_UNKNOWN_BUFFERED_BYTES = 64 << 10  # likewise of one that is not identified yet
+MEMORY_BYTES = 1 << 30  # of address space beyond what the process has when it is ready; over it, it ends
+
+MAX_CONNECTIONS = 256
+MAX_CONNECTIONS_PER_ADDRESS = 64  # IPv4 address or IPv6 /64
+MAX_CONNECTIONS_PER_PEER = 2  # both sides may dial at the same time
+MAX_UNKNOWN = 64  # connections whose peer is not identified yet
+MAX_UNKNOWN_PER_ADDRESS = 16
+MAX_REQUESTS_PER_PEER = 8  # at once
+MAX_REQUESTS = 64  # at once, of all peers
+MAX_ASKS = 64  # that this node waits for at once
+
+HANDSHAKE_SECONDS = 10.0  # for TCP, Noise and yamux together
+IDENTIFY_SECONDS = 10.0  # from then on, for a peer to say who it is
+WRITE_SECONDS = 10.0  # for a peer to take one frame
+IDLE_SECONDS = 100.0  # without a byte; yamux pings every 30 s
+REQUEST_SECONDS = 30.0  # of a peer, from its first byte to the last one of the answer
+DIAL_SECONDS = 10.0
+
+REQUESTS_PER_SECOND, REQUESTS_BURST = 20.0, 200.0  # of one peer; a burst of announcements is a few batches
+FRAMES_PER_SECOND, FRAMES_BURST = 2_000.0, 4_000.0  # of one connection; a MiB is 17 frames
+
+
+@dataclass(slots=True)
+class Bucket:
+    """So many tokens a second, saved up to `burst`."""
+
+    rate: float
+    burst: float
+    now: Callable[[], float] = time.monotonic
+    tokens: float = field(init=False)
+    filled: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens, self.filled = self.burst, self.now()
+
+    def take(self, count: float = 1.0) -> bool:
+        """Whether there were `count` tokens; they are gone then."""
+        self._fill()
+        if self.tokens < count:
+            return False
+        self.tokens -= count
+        return True
+
+    def debt(self, count: float = 1.0) -> float:
+        """Takes `count` tokens in any case; the seconds until what was taken too much is there again."""
+        self._fill()
+        self.tokens -= count
+        return max(0.0, -self.tokens / self.rate)
+
+    def _fill(self) -> None:
+        now = self.now()
+        self.tokens = min(self.burst, self.tokens + (now - self.filled) * self.rate)
+        self.filled = now

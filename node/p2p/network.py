@@ -1,0 +1,281 @@
+"""A node among its peers: who is connected and identified, what is announced, what is fetched from whom."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import aiohttp
+from eth_account.signers.base import BaseAccount
+
+from ledger.base import Address, Digest
+from ledger.messages import Domain
+from node.clock import Clock
+from node.errors import Malformed, NotFound
+from node.log import event
+from node.p2p.addresses import PeerAddress, peer_id, peer_id_bytes
+from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, announce
+from node.p2p.book import Book
+from node.p2p.content import Kind, Shelf, fetched
+from node.p2p.dialling import Dialler
+from node.p2p.gossip import Gossip, split
+from node.p2p.identity import STATEMENT_BYTES, VALID_SECONDS, Identities, Statement, make_statement
+from node.p2p.keys import public_key_of
+from node.p2p.link import Link
+from node.p2p.protocols import CONTENT, FORWARD, IDENTITY, PEERS, REACH
+from node.p2p.reach import Prober, Reach, reached
+from node.p2p.service import MAX_TOLD_BYTES, PIECE_SECONDS, Known, Service
+
+MAX_PEERS: Final = 128  # identified, at once
+MAX_PEERS_PER_NODE: Final = 2  # that say they are the same node: one that was restarted may still be connected
+HEARTBEAT_SECONDS: Final = 60.0
+TENDING_SECONDS: Final = 2.0  # between two looks at what is due
+REACH_SECONDS, UNREACHED_SECONDS = 600.0, 60.0  # between two questions whether this node is reached; where it is not
+RELAYS_TRIED: Final = 3
+INTRODUCTION_SECONDS: Final = 10.0
+
+Way = Callable[[bytes], Awaitable[bytes]]  # a request for content, to whoever has it
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What the chain's record says, asked anew each time; nothing else is believed about who is who."""
+
+    belongs: Callable[[Address], bool]
+    endpoint_of: Callable[[Address], str | None]
+    bootstrap: Callable[[], Iterable[PeerAddress]]
+    time: Callable[[], int]  # of the latest block
+
+
+@dataclass(frozen=True, slots=True)
+class Myself:
+    """Who this node is: the account that the chain knows, its libp2p secret, and where it can be reached, if at all."""
+
+    account: BaseAccount
+    secret: bytes = field(repr=False)
+    endpoint: str = ""  # as peers are told; empty: nobody can connect
+    host: str | None = None  # of the endpoint; None: nobody can connect
+    bootstrap: tuple[PeerAddress, ...] = ()  # that the user named
+
+    @property
+    def address(self) -> Address:
+        return Address(self.account.address)
+
+    @property
+    def peer(self) -> str:
+        return peer_id(public_key_of(self.secret))
+
+
+def _unheard(_: NewVersion) -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Network:
+    """`Others` by libp2p, and the `Listener` of its link. Made first, given its link, then run."""
+
+    myself: Myself
+    scope: Scope
+    staking: Domain
+    chain: Chain
+    shelf: Shelf
+    clock: Clock
+    session: aiohttp.ClientSession
+    heard: Callable[[NewVersion], None] = _unheard
+    wall: Callable[[], float] = time.time
+    rng: random.Random = field(default_factory=random.Random)
+    link: Link = field(init=False)
+    peer: str = field(init=False)
+    known: dict[str, Known] = field(default_factory=dict)
+    reach: Reach = field(default_factory=Reach)
+    identities: Identities = field(init=False)
+    gossip: Gossip = field(init=False)
+    book: Book = field(init=False)
+    dialler: Dialler = field(init=False)
+    service: Service = field(init=False)
+    _statement: Statement | None = None
+    _heartbeat: bytes = b""
+    _introductions: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.peer = self.myself.peer
+        self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
+        self.book = Book(self.wall)
+        self.gossip = Gossip(self._link, self.scope, self.identities, self._hear, self.wall, self.rng)
+        self.dialler = Dialler(
+            self._link, self.peer, lambda: self.known, self._bootstrap, self.book.addresses, self.clock.monotonic,
+            self.rng,
+        )  # fmt: skip
+        prober = Prober(self.session, self.chain.endpoint_of)
+        self.service = Service(self._link, self.known, self.book, self.gossip, self.shelf, prober)
+
+    def _link(self) -> Link:
+        return self.link
+
+    def _bootstrap(self) -> Iterable[PeerAddress]:
+        return (*self.myself.bootstrap, *self.chain.bootstrap())
+
+    # --- While it runs
+
+    async def run(self) -> None:
+        """Keeps connections, heartbeats and what is known up to date; runs until it is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.dialler.run())
+                tasks.create_task(self._tend())
+        finally:
+            self.gossip.close()
+            for task in self._introductions:
+                task.cancel()
+
+    async def _tend(self) -> None:
+        beaten = looked = float("-inf")
+        listening = self.link.address
+        while True:
+            now = self.clock.monotonic()
+            self._forget()
+            if now - beaten >= HEARTBEAT_SECONDS or self.link.address != listening:
+                beaten, listening = now, self.link.address
+                self.beat()
+            pause = REACH_SECONDS if self.reach.answer else UNREACHED_SECONDS
+            if self.myself.endpoint and self.known and now - looked >= pause:
+                looked = now
+                await self._look_from_outside()
+            await self.clock.sleep(TENDING_SECONDS)
+
+    def _forget(self) -> None:
+        """Leaves who has no part in the run any more."""
+        self.book.forget(self.chain.belongs)
+        for peer in [peer for peer, known in self.known.items() if not self.chain.belongs(known.node)]:
+            self.link.drop(peer)
+
+    def beat(self) -> None:
+        """Tells everybody that this node is there, and where."""
+        listening, host = self.link.address, self.myself.host
+        here = () if listening is None or host is None else (PeerAddress(host, listening.port, self.peer),)
+        self._heartbeat = self._announced(Heartbeat(self.myself.endpoint, here))
+        self.gossip.publish(self._heartbeat)
+
+    async def _look_from_outside(self) -> None:
+        peers = [(peer, known.node) for peer, known in self.known.items() if known.node != self.myself.address]
+        found = await reached(peers, lambda peer: self.link.ask(peer, REACH, b"", limit=1), self.wall(), self.rng)
+        if found.answer is None:
+            return
+        if found.answer != self.reach.answer:
+            event("reachable from outside" if found.answer else "not reachable from outside", by=found.by)
+        self.reach = found
+
+    # --- Peers come and go
+
+    def opened(self, peer: str, dialled: bool) -> None:
+        """Whoever dialled says first who it is."""
+        if dialled:
+            task = asyncio.create_task(self._introduce(peer))
+            self._introductions.add(task)
+            task.add_done_callback(self._introductions.discard)
+
+    def closed(self, peer: str) -> None:
+        if self.known.pop(peer, None) is not None:
+            self.gossip.remove(peer)
+            self.dialler.wake.set()
+
+    def lost(self) -> None:
+        for peer in list(self.known):
+            self.closed(peer)
+
+    async def _introduce(self, peer: str) -> None:
+        try:
+            answer = await self.link.ask(
+                peer, IDENTITY, self._own_statement().encode(), limit=STATEMENT_BYTES, seconds=INTRODUCTION_SECONDS
+            )
+            self._admit(peer, Statement.parse(answer))
+            for data in split(await self.link.ask(peer, PEERS, b"", limit=MAX_TOLD_BYTES)):
+                with suppress(Malformed):
+                    self.gossip.take(data)
+        except (NotFound, Malformed):
+            if peer not in self.known:
+                self.link.drop(peer)
+
+    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
+        """The answer to `peer`. Raises: Malformed, NotFound, StoreError: it is refused."""
+        if protocol != IDENTITY:
+            return await self.service.answer(peer, protocol, body)
+        self._admit(peer, Statement.parse(body))
+        return self._own_statement().encode()
+
+    def _admit(self, peer: str, statement: Statement) -> None:
+        """Raises: Malformed: it is nobody of this run, or there is no room."""
+        node = self.identities.require(peer, statement)
+        if peer not in self.known:
+            same = sum(known.node == node for known in self.known.values())
+            if len(self.known) >= MAX_PEERS or same >= MAX_PEERS_PER_NODE:
+                raise Malformed("no room for another peer")
+            self.known[peer] = Known(node)
+        self.link.admit(peer)
+        self.dialler.succeeded(peer)
+        self.gossip.add(peer, self._heartbeat)
+
+    def _own_statement(self) -> Statement:
+        now = self.chain.time()
+        if self._statement is None or self._statement.deadline < now + VALID_SECONDS // 2:
+            self._statement = make_statement(self.myself.account, self.staking, self.peer, now)
+        return self._statement
+
+    # --- Others
+
+    def announce(self, news: News) -> None:
+        """Tells everybody. Raises: Malformed: it is over what an announcement may have."""
+        self.gossip.publish(self._announced(news))
+
+    def _announced(self, news: News) -> bytes:
+        return announce(news, self.scope, self.myself.secret, self._own_statement(), int(self.wall() * 1000))
+
+    def _hear(self, message: Announcement) -> None:
+        if self.book.add(message) and isinstance(message.news, NewVersion):
+            self.heard(message.news)
+
+    def endpoints(self) -> dict[Address, str]:
+        return {node: url for node, url in self.book.endpoints().items() if node != self.myself.address}
+
+    def holders(self, commitment: Digest) -> tuple[Address, ...]:
+        return self.book.holders(commitment)
+
+    async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:
+        """Content from one of `nodes`: from itself where it is connected, else through peers that may be.
+
+        Raises: NotFound.
+        """
+        for way in (way for node in nodes for way in self._ways(node)):
+            with suppress(NotFound, Malformed):
+                return await fetched(way, kind, digest, limit)
+        raise NotFound(f"no peer handed over {digest.hex()} by a stream")
+
+    def _ways(self, node: Address) -> Iterator[Way]:
+        direct = [peer for peer, known in self.known.items() if known.node == node]
+        yield from (partial(self._ask_for_piece, peer) for peer in direct)
+        for target in [] if direct else self.book.peers_of([node]):
+            for relay in self.rng.sample(sorted(self.known), min(RELAYS_TRIED, len(self.known))):
+                yield partial(self._ask_through, relay, peer_id_bytes(target))
+
+    async def _ask_for_piece(self, peer: str, request: bytes) -> bytes:
+        return await self.link.ask(peer, CONTENT, request, seconds=PIECE_SECONDS)
+
+    async def _ask_through(self, relay: str, target: bytes, request: bytes) -> bytes:
+        return await self.link.ask(relay, FORWARD, target + request, seconds=1.5 * PIECE_SECONDS)
+
+    def standing(self) -> dict[str, Any]:
+        listening = self.link.address
+        return {
+            "on": listening is not None,
+            "peer_id": self.peer,
+            "port": None if listening is None else listening.port,
+            "peers": [{"peer_id": peer, "node": known.node} for peer, known in self.known.items()],
+            "reachable": self.reach.answer,
+            "reachable_by": list(self.reach.by),
+            "reachable_at": None if self.reach.at is None else int(self.reach.at),
+            "announcements": {name: getattr(self.gossip.counts, name) for name in ("heard", "invalid", "dropped")},
+        }

@@ -1,0 +1,84 @@
+"""What an identified peer may ask of this node, and how much of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ledger.base import Address
+from node.errors import Malformed, NotFound
+from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
+from node.p2p.book import Book
+from node.p2p.content import Piece, Shelf, encode_answer
+from node.p2p.gossip import Gossip, sized
+from node.p2p.limits import MIB, Bucket
+from node.p2p.link import Link
+from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, PEERS, REACH
+from node.p2p.reach import Prober
+
+MAX_TOLD: Final = 64  # heartbeats in one answer
+MAX_TOLD_BYTES: Final = 256 << 10
+CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one peer, forwarded ones included
+FORWARDS_AT_ONCE: Final = 8
+PIECE_SECONDS: Final = 20.0
+
+
+@dataclass(slots=True)
+class Known:
+    """An identified peer."""
+
+    node: Address
+    content: Bucket = field(default_factory=lambda: Bucket(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES))
+
+
+@dataclass(slots=True)
+class Service:
+    """Of one node; `known` are the peers that may ask."""
+
+    link: Callable[[], Link]
+    known: Mapping[str, Known]
+    book: Book
+    gossip: Gossip
+    shelf: Shelf
+    prober: Prober
+    forwards: int = 0
+
+    async def answer(self, peer: str, protocol: str, body: bytes) -> bytes:
+        """Raises: Malformed, NotFound, StoreError: it is refused."""
+        known = self.known.get(peer)
+        if known is None:
+            raise Malformed("not identified")
+        if protocol == GOSSIP:
+            self.gossip.received(peer, body)
+            return b""
+        if protocol == PEERS:
+            return self._told()
+        if protocol == CONTENT:
+            return await self._content(known, Piece.parse(body))
+        if protocol == FORWARD:
+            return await self._forward(known, body[:PEER_ID_BYTES], Piece.parse(body[PEER_ID_BYTES:]))
+        if protocol == REACH:
+            return await self.prober.answer(known.node)
+        raise Malformed(f"no protocol {protocol}")
+
+    def _told(self) -> bytes:
+        """Heartbeats of nodes that are live, the newest: by these peers find each other."""
+        messages = [sized(said.data) for said in self.book.live()[:MAX_TOLD]]
+        while sum(map(len, messages)) > MAX_TOLD_BYTES:
+            messages.pop()
+        return b"".join(messages)
+
+    async def _content(self, known: Known, wanted: Piece) -> bytes:
+        if not known.content.take(wanted.length):
+            raise NotFound("too much at once")
+        return encode_answer(*await self.shelf.piece(wanted))
+
+    async def _forward(self, known: Known, target: bytes, wanted: Piece) -> bytes:
+        """Asks a peer that is connected here for a piece, for one that cannot connect to it."""
+        found = next((peer for peer in self.known if peer_id_bytes(peer) == target), None)
+        if found is None or self.forwards >= FORWARDS_AT_ONCE or not known.content.take(wanted.length):
+            raise NotFound("that peer is not connected, or too much at once")
+        self.forwards += 1
+        try:
+            return await self.link().ask(found, CONTENT, wanted.encode(), seconds=PIECE_SECONDS)
+        finally:
+            self.forwards -= 1

@@ -1,0 +1,268 @@
+"""The node's side of its libp2p process: started, asked, watched, and begun anew when it dies or hangs.
+
+Whatever happens to that process, no call waits longer than its own time limit, and nothing here grows: what is asked
+beyond `MAX_ASKS` fails at once, what peers ask beyond `MAX_REQUESTS` was refused in the process already.
+"""
+
+import asyncio
+import importlib.util
+import itertools
+import os
+import random
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from node.errors import Malformed, NotFound, StoreError
+from node.log import event, warn
+from node.p2p.addresses import PeerAddress
+from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, REQUEST_SECONDS
+from node.p2p.link import ASK_SECONDS, Listener
+from node.p2p.messages import (
+    ANSWERED,
+    HEAD,
+    REFUSED,
+    REPORTS,
+    Admit,
+    Alive,
+    Ask,
+    Asked,
+    Closed,
+    Dial,
+    Done,
+    Drop,
+    Failed,
+    Opened,
+    Order,
+    Ready,
+    Reply,
+    Report,
+    Start,
+    decode,
+    encode,
+    sizes,
+)
+
+HOST = "node.p2p.host"
+OURS = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
+START_SECONDS = 60.0
+HANG_SECONDS = 15.0  # without a word of a process that says every second that it is alive
+LEAVE_SECONDS = 2.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0  # before a process is begun anew; doubled each time
+STEADY_SECONDS = 120.0  # a process that lived so long did not fail at once: the pause is the first one again
+MAX_UNSENT_BYTES = 8 << 20  # of orders that the process has not read; more are not sent
+MARGIN_SECONDS = 2.0  # for the process itself to say that time is over
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the process listens, and by which key (`secret`, Ed25519)."""
+
+    host: str
+    port: int
+    allow_private: bool
+    secret: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class Sidecar:
+    """A `Link` over a process of its own. `running` starts it and keeps it going."""
+
+    listening: Listening
+    listener: Listener
+    log: Path
+    address: PeerAddress | None = None
+    reason: str | None = "starting"  # why there is no process, while there is none
+    starts: int = 0
+    pid: int | None = None
+    first_pause: float = FIRST_PAUSE_SECONDS
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
+    _answering: set[asyncio.Task[None]] = field(default_factory=set)
+    _writer: asyncio.StreamWriter | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The process runs, and is begun anew when it ends, while the block does."""
+        keeping = asyncio.create_task(self._keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        if importlib.util.find_spec("libp2p") is None:
+            self.reason = "the package libp2p is not installed"
+            warn("libp2p is off: the chain's record and HTTP go on", reason=self.reason)
+            return
+        pause = self.first_pause
+        while True:
+            began = time.monotonic()
+            self.reason = await self._live()
+            if time.monotonic() - began >= STEADY_SECONDS:
+                pause = self.first_pause
+            warn("the libp2p process ended: it is begun anew, the chain's record and HTTP go on", seconds=pause,
+                 reason=self.reason)  # fmt: skip
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+    async def _live(self) -> str:
+        """One process, from its start to its end; why it ended."""
+        ours, theirs = socket.socketpair()
+        life, held = os.pipe()
+        try:
+            with theirs, self.log.open("wb") as output:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", HOST, str(theirs.fileno()), str(life), stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output, stderr=output, pass_fds=(theirs.fileno(), life), env=_environment(),
+                    start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            ours.close()
+            os.close(held)
+            return f"it cannot be started: {error}"
+        finally:
+            os.close(life)
+        self.starts, self.pid = self.starts + 1, process.pid
+        try:
+            return await self._converse(ours)
+        finally:
+            os.close(held)
+            await _ended(process)
+
+    async def _converse(self, ours: socket.socket) -> str:
+        reader, self._writer = await asyncio.open_connection(sock=ours)
+        try:
+            self._send(Start(
+                self.listening.host, self.listening.port, self.listening.allow_private, self.listening.secret
+            ))  # fmt: skip
+            await self._hear(reader, START_SECONDS)
+            while True:
+                await self._hear(reader, HANG_SECONDS)
+        except TimeoutError:
+            return "it said nothing for too long"
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return await asyncio.to_thread(self._last_words)
+        except Malformed as error:
+            return f"it talked nonsense: {error}"
+        finally:
+            self._forget()
+
+    async def _hear(self, reader: asyncio.StreamReader, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            head, body = sizes(await reader.readexactly(HEAD.size))
+            data = await reader.readexactly(head + body)
+        self._take(decode(REPORTS, data[:head], data[head:]))
+
+    def _take(self, report: Report) -> None:
+        match report:
+            case Ready(peer, port):
+                self.address = PeerAddress(self.listening.host, port, peer)
+                self.reason = None
+                event("libp2p on", peer=peer, port=port)
+            case Opened(peer, _, dialled):
+                self.listener.opened(peer, dialled)
+            case Closed(peer):
+                self.listener.closed(peer)
+            case Asked():
+                task = asyncio.create_task(self._answer(report))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+            case Done(number, body):
+                if (waiting := self._waiting.get(number)) is not None and not waiting.done():
+                    waiting.set_result(body)
+            case Failed(number, reason):
+                if (waiting := self._waiting.get(number)) is not None and not waiting.done():
+                    waiting.set_exception(NotFound(reason))
+            case Alive():
+                pass  # what it says is that it says something
+
+    async def _answer(self, asked: Asked) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                body = await self.listener.asked(asked.peer, asked.protocol, asked.body)
+            self._send(Reply(asked.number, ANSWERED, body))
+        except (Malformed, NotFound, StoreError, TimeoutError):
+            with suppress(NotFound):
+                self._send(Reply(asked.number, REFUSED, b""))
+
+    async def dial(self, address: PeerAddress) -> None:
+        """A connection with the peer at `address`. Raises: NotFound."""
+        number = next(self._numbers)
+        await self._done(number, Dial(number, address.host, address.port, address.peer), DIAL_SECONDS)
+
+    async def ask(
+        self, peer: str, protocol: str, body: bytes, limit: int = MAX_BODY_BYTES, seconds: float = ASK_SECONDS
+    ) -> bytes:
+        """What `peer` answers. Raises: NotFound; Malformed: `body` is over what a request may have."""
+        number = next(self._numbers)
+        return await self._done(number, Ask(number, peer, protocol, limit, int(seconds * 1000), body), seconds)
+
+    async def _done(self, number: int, order: Dial | Ask, seconds: float) -> bytes:
+        if len(self._waiting) >= MAX_ASKS:
+            raise NotFound(f"more than {MAX_ASKS} questions at once")
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            self._send(order)
+            async with asyncio.timeout(seconds + MARGIN_SECONDS):
+                return await future
+        except TimeoutError as error:
+            raise NotFound(f"no answer within {seconds:g} s") from error
+        finally:
+            del self._waiting[number]
+
+    def admit(self, peer: str) -> None:
+        with suppress(NotFound):
+            self._send(Admit(peer))
+
+    def drop(self, peer: str) -> None:
+        with suppress(NotFound):
+            self._send(Drop(peer))
+
+    def _send(self, order: Order) -> None:
+        """Raises: NotFound: there is no process, or it does not read; Malformed: over a limit, nothing was sent."""
+        if self._writer is None or self._writer.is_closing():
+            raise NotFound(f"libp2p is off: {self.reason}")
+        if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            raise NotFound("the libp2p process does not read")
+        self._writer.write(encode(order))
+
+    def _forget(self) -> None:
+        self.address = self.pid = None
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(NotFound("the libp2p process ended"))
+        for task in self._answering:
+            task.cancel()
+        self.listener.lost()
+
+    def _last_words(self) -> str:
+        try:
+            lines = self.log.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return f"its last words: {lines[-1]}" if lines else "it was killed"
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Waits for the process, which has lost its node; kills it where it does not go."""
+    try:
+        async with asyncio.timeout(LEAVE_SECONDS):
+            await process.wait()
+    except (TimeoutError, asyncio.CancelledError):
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
