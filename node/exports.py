@@ -20,7 +20,8 @@ from node.shards.client import Downloader
 from node.shards.layout import CHECKPOINTS
 from node.shards.manifest import build
 from node.shards.store import CheckpointStore
-from node.transport import session, vet_url
+from node.transport import vet_url
+from node.transport.connections import Connections
 
 MAX_NAMED = 4  # endpoints that a message names
 
@@ -64,9 +65,9 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     private = "" if allow_private else ", private addresses left out (--allow-private)"
     say(f"version {version}: nodes that may hold it: {len(sources)}{private}")
     progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
-    async with session(allow_private) as http:
+    async with Connections(allow_private) as connections:
         with progress:
-            folder = await Downloader(store, http, lambda: sources, base=base).fetch(root, progress)
+            folder = await Downloader(store, connections, lambda: sources, base=base).fetch(root, progress)
     say(f"version {version} fetched in {seconds_text(progress.seconds)}")
     return folder
 

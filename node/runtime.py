@@ -50,6 +50,7 @@ from node.terms import require_same_terms
 from node.training.batch import BatchRule
 from node.training.hyper import Hyper
 from node.transport import make_app, serve, session
+from node.transport.connections import Connections
 
 if TYPE_CHECKING:
     from node.training.step import Learner
@@ -104,10 +105,13 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
     state = settings.home.state(ledger.chain_id, ledger.coordinator, settings.run, ledger.account)
     record = Record(run)
     with locked(state.lock):
-        async with session(settings.allow_private) as http:
+        private = settings.allow_private
+        async with session(private) as http, Connections(private) as connections:
             store = CheckpointStore(state.checkpoints)
             base = Digest(bytes.fromhex(spec.model.manifest_root))
-            downloader = Downloader(store, http, lambda: weight_sources(record, ledger.account), clock, base=base)
+            downloader = Downloader(
+                store, connections, lambda: weight_sources(record, ledger.account), clock, base=base
+            )
             yield Member(ledger, run, spec, record, settings, state, store, downloader, PeerClient(http), clock)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
 from ledger.base import Digest
 from node.clock import Clock, SystemClock
 from node.errors import Malformed, NotFound
@@ -18,6 +16,7 @@ from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 from node.shards.transfer import Pace, Transfer
 from node.transport import Timeouts
+from node.transport.connections import Connections
 
 Sources = Callable[[], Sequence[str]]  # base URLs, asked for anew all the time: peers come and go
 
@@ -33,12 +32,12 @@ def _unseen(_here: int, _in_all: int) -> None:
 class Downloader:
     """Fetches checkpoints into `store`. What it learns of sources lasts as long as it does.
 
-    Memory: `pace.parallel` chunks in flight. `sources` are base URLs, hostile; `session` decides which addresses are
-    reached (`node.transport.session`). `base` is the root of the checkpoint that all others are versions of.
+    Memory: `pace.parallel` chunks in flight. `sources` are base URLs, hostile; `connections` decide which addresses are
+    reached. `base` is the root of the checkpoint that all others are versions of.
     """
 
     store: CheckpointStore
-    session: aiohttp.ClientSession
+    connections: Connections
     sources: Sources
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.Random)
@@ -64,7 +63,7 @@ class Downloader:
         here = await asyncio.to_thread(self.store.complete, root)
         if here is not None:
             return here
-        asker = Asker(self.session, self.timeouts, self.selection, self.clock.monotonic)
+        asker = Asker(self.connections, self.timeouts, self.selection, self.clock.monotonic)
         manifest = await self._known(asker, root)
         if self.base is not None and root != self.base:
             base = await self._known(asker, self.base)
@@ -83,12 +82,15 @@ class Downloader:
         return await asyncio.to_thread(self.store.known, root) or await self._manifest(asker, root)
 
     async def _manifest(self, asker: Asker, root: Digest) -> Manifest:
+        """By long poll, so that what the parent receives just now is had as soon as it has it."""
         started = self.clock.monotonic()
         while True:
-            sources = self.selection.few(self.sources(), MANIFESTS_AT_ONCE)
+            everybody = self.sources()
+            sources = self.selection.few(everybody, MANIFESTS_AT_ONCE)
+            wait = self.pace.wait_seconds if len(everybody) == 1 else self.pace.brief_wait_seconds
             if not sources:
                 await self.clock.sleep(self.pace.poll_seconds)
-            elif (manifest := await self._first_manifest(asker, root, sources)) is not None:
+            elif (manifest := await self._first_manifest(asker, root, sources, wait)) is not None:
                 return manifest
             if self.clock.monotonic() - started > self.pace.patience_seconds:
                 raise NotFound(
@@ -96,9 +98,11 @@ class Downloader:
                     f"asked: {self.selection.account(self.sources())}"
                 )
 
-    async def _first_manifest(self, asker: Asker, root: Digest, sources: Sequence[str]) -> Manifest | None:
+    async def _first_manifest(
+        self, asker: Asker, root: Digest, sources: Sequence[str], wait_seconds: int
+    ) -> Manifest | None:
         """From whichever of `sources` it comes first; those that take too long have failed."""
-        asked = [asyncio.create_task(self._manifest_from(asker, root, source)) for source in sources]
+        asked = [asyncio.create_task(self._manifest_from(asker, root, source, wait_seconds)) for source in sources]
         try:
             for answer in asyncio.as_completed(asked):
                 if (manifest := await answer) is not None:
@@ -109,10 +113,10 @@ class Downloader:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _manifest_from(self, asker: Asker, root: Digest, source: str) -> Manifest | None:
+    async def _manifest_from(self, asker: Asker, root: Digest, source: str, wait_seconds: int) -> Manifest | None:
         try:
-            async with asyncio.timeout(self.pace.manifest_seconds):
-                return await asker.manifest(source, root)
+            async with asyncio.timeout(self.pace.manifest_seconds + wait_seconds):
+                return await asker.manifest(source, root, wait_seconds)
         except TimeoutError:
             self.selection.failed(source, f"no manifest within {self.pace.manifest_seconds:g} s")
             return None

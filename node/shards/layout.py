@@ -89,11 +89,14 @@ class Layout:
             else:
                 away.unlink()
 
-    def save_manifest(self, manifest: Manifest) -> None:
+    def save_manifest(self, manifest: Manifest) -> Digest:
+        """Returns its root."""
         data, staged = manifest.encode(), self.staged()
+        root = Digest(blake3(data).digest())
         staged.write_bytes(data)
         sync(staged)
-        staged.replace(self.manifest(Digest(blake3(data).digest())))
+        staged.replace(self.manifest(root))
+        return root
 
     def load_manifest(self, root: Digest) -> Manifest | None:
         """None where there is none, or another than `root` names."""

@@ -43,7 +43,7 @@ def prepare(holding: Holding, marks: Path) -> None:
                 holding.verified[number] = blake3(read_place(holding.place(number))).digest() == digest
 
 
-def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes) -> None:
+def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes | memoryview) -> None:
     """Stores one chunk, wherever the checkpoint has it.
 
     Raises:
@@ -72,7 +72,7 @@ def read_place(place: Place) -> bytes:
         return file.read(length)
 
 
-def _write_one(holding: Holding, marks: Path, number: int, data: bytes) -> None:
+def _write_one(holding: Holding, marks: Path, number: int, data: bytes | memoryview) -> None:
     path, offset, _ = holding.place(number)
     try:
         _write_at(path, offset, data)
@@ -84,7 +84,7 @@ def _write_one(holding: Holding, marks: Path, number: int, data: bytes) -> None:
     holding.verified[number] = 1
 
 
-def _write_at(path: Path, offset: int, data: bytes) -> None:
+def _write_at(path: Path, offset: int, data: bytes | memoryview) -> None:
     descriptor = os.open(path, os.O_WRONLY)
     try:
         view = memoryview(data)

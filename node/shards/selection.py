@@ -118,10 +118,13 @@ class Selection:
         record.paused_until = self._now() + pause
         record.last_error = error[:200]
 
-    def lacks(self, source: str) -> None:
-        """It answered that it does not have it: no fault, but others come first for a moment."""
+    def lacks(self, source: str, seconds: float = 0.0) -> None:
+        """It answered after `seconds` that it does not have it: no fault, but others come first for a moment.
+
+        One that waited so long for it itself can be asked again at once.
+        """
         record = self._record(source)
-        record.paused_until = self._now() + FIRST_PAUSE_SECONDS
+        record.paused_until = self._now() + max(FIRST_PAUSE_SECONDS - seconds, 0.0)
         record.last_error = "does not have it"
 
     def ban(self, source: str, reason: str) -> None:

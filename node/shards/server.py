@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from aiohttp import web
 
@@ -18,7 +19,7 @@ OCTETS = "application/octet-stream"
 
 
 def add_routes(app: web.Application, store: CheckpointStore) -> None:
-    """Adds `/v1/manifests/{root}`, `/v1/have/{root}` and `/v1/chunks/{digest}?wait=seconds` to `app`.
+    """Adds `/v1/manifests/{root}?wait=seconds`, `/v1/have/{root}` and `/v1/chunks/{digest}?wait=seconds` to `app`.
 
     Roots and digests are 64 lower-case hex digits; anything else, and any other query, is refused.
     """
@@ -33,8 +34,7 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
 
     async def manifest(request: web.Request) -> web.StreamResponse:
         root = Digest(_digest(request, "root"))
-        _wait_seconds(request, permitted=False)
-        path = await asyncio.to_thread(store.manifest_path, root)
+        path = await arrivals.manifest(store, root, _wait_seconds(request, permitted=True))
         try:
             return await send_file(request, path, kind="application/json")
         except FileNotFoundError as error:
@@ -66,7 +66,7 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
 
 
 class _Arrivals:
-    """Who waits for which chunk. As many wait as requests are permitted at once."""
+    """Who waits for which chunk or manifest. As many wait as requests are permitted at once."""
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -80,14 +80,29 @@ class _Arrivals:
 
     async def wait_for(self, store: CheckpointStore, digest: bytes, seconds: float) -> Place:
         """Where the chunk lies, once it does. Raises: NotFound, after `seconds`."""
-        arrived = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(digest, []).append(arrived)
-        try:
+        with self._waiting_for(digest) as arrived:
             place = store.locate(digest)  # after joining those who wait: it may be arriving now
             if place is None and seconds:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(arrived, seconds)
             return place or _located(store, digest)
+
+    async def manifest(self, store: CheckpointStore, root: Digest, seconds: float) -> Path:
+        """The file of the manifest, once it is here. Raises: NotFound, after `seconds`."""
+        with self._waiting_for(root) as arrived:
+            with contextlib.suppress(NotFound):
+                return await asyncio.to_thread(store.manifest_path, root)
+            if seconds:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(arrived, seconds)
+            return await asyncio.to_thread(store.manifest_path, root)
+
+    @contextlib.contextmanager
+    def _waiting_for(self, digest: bytes) -> Iterator[asyncio.Future[None]]:
+        arrived = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(digest, []).append(arrived)
+        try:
+            yield arrived
         finally:
             self._waiting[digest].remove(arrived)
             if not self._waiting[digest]:
@@ -121,5 +136,5 @@ def _wait_seconds(request: web.Request, permitted: bool) -> int:
         return 0
     text = query.get("wait", "")
     if not permitted or len(query) != 1 or not re.fullmatch("[0-9]{1,2}", text) or int(text) > MAX_WAIT_SECONDS:
-        raise Malformed(f"query: only wait=0 to {MAX_WAIT_SECONDS} seconds, and only for chunks")
+        raise Malformed(f"query: only wait=0 to {MAX_WAIT_SECONDS} seconds, and only for chunks and manifests")
     return int(text)

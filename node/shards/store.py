@@ -23,7 +23,9 @@ from node.shards.partial import prepare, read_place, write
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[Sequence[bytes]], None]  # digests of chunks that have become available; from any thread
+Listener = Callable[
+    [Sequence[bytes]], None
+]  # digests of chunks and manifests that have become available; from any thread
 
 
 class CheckpointStore:
@@ -61,7 +63,7 @@ class CheckpointStore:
                     shutil.copyfile(path, staged / path.name)
                 manifest = build(staged, progress)
                 with self._changing:
-                    self._layout.save_manifest(manifest)
+                    self._save_manifest(manifest)
                     return self._publish(manifest, manifest.root, staged).root
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
@@ -114,7 +116,7 @@ class CheckpointStore:
         with self._changing, disk(f"cannot begin checkpoint {root.hex()}"):
             if self._present(root) is not None:
                 return root
-            self._layout.save_manifest(manifest)
+            self._save_manifest(manifest)
             holding = Holding(root, manifest, self._layout.partial(root), whole=False)
             prepare(holding, self._layout.marks(root))
             self._copy_known(holding)
@@ -132,9 +134,9 @@ class CheckpointStore:
     def remember(self, manifest: Manifest) -> None:
         """Keeps the manifest alone. Raises: StoreError."""
         with self._changing, disk("cannot write a manifest"):
-            self._layout.save_manifest(manifest)
+            self._save_manifest(manifest)
 
-    def write_chunk(self, root: Digest, file: int, chunk: int, data: bytes) -> None:
+    def write_chunk(self, root: Digest, file: int, chunk: int, data: bytes | memoryview) -> None:
         """Stores chunk `chunk` of file `file` (both from 0), wherever the checkpoint has those bytes.
 
         Raises:
@@ -184,7 +186,8 @@ class CheckpointStore:
         return self.locate(digest)
 
     def subscribe(self, listener: Listener) -> None:
-        """Calls `listener` with the digests of chunks that become available, from the thread that wrote them."""
+        """Calls `listener` with the digests of what becomes available, from the thread that wrote it: chunks, and
+        manifests by their root."""
         self._listeners = (*self._listeners, listener)
 
     def unsubscribe(self, listener: Listener) -> None:
@@ -238,6 +241,9 @@ class CheckpointStore:
         self._intact |= {root}
         self._announce(list(holding.digests()))
         return holding
+
+    def _save_manifest(self, manifest: Manifest) -> None:
+        self._announce([self._layout.save_manifest(manifest)])
 
     def _hold(self, holding: Holding) -> Holding:
         self._holdings = {**self._holdings, holding.root: holding}

@@ -8,6 +8,7 @@ same time get different chunks and trade them, instead of all drawing on the ori
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,7 +34,7 @@ class Pace:
     Without a single new chunk for `patience_seconds` a download ends. A chunk in flight for `late_seconds` is asked
     for a second time elsewhere, once nothing else is left to ask for; a request that takes a source so much longer than
     it took before is given up where there is another one (`Transfer._overdue`). A manifest has `manifest_seconds` to
-    come whole.
+    come whole. Until the first chunk has come, `begin_seconds` pass before each further request.
     """
 
     parallel: int = 4
@@ -44,6 +45,7 @@ class Pace:
     watch_seconds: float = 1.0
     late_seconds: float = 3.0
     manifest_seconds: float = 8.0
+    begin_seconds: float = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class Transfer:
         self._pace = pace
         wanted = _missing(manifest, store.have(root))
         self._missing = {each.number: each for each in wanted}
+        self._longest = max((each.length for each in wanted), default=0)
+        self._first = asyncio.Event()  # a chunk has been stored
         self._left = sum(each.bytes_in_all for each in wanted)
         self._unasked = sorted(self._missing)  # a heap; what is stored meanwhile is skipped when it comes up
         self._flying: set[_Flight] = set()  # at most `pace.parallel`
@@ -110,7 +114,7 @@ class Transfer:
         """
         progress(self._total - self._left, self._total)
         await self._look()
-        tasks = [asyncio.create_task(self._work(progress)) for _ in range(self._pace.parallel)]
+        tasks = [asyncio.create_task(self._work(progress, number)) for number in range(self._pace.parallel)]
         watch = asyncio.create_task(self._watch())
         try:
             # A worker returns only when nothing is missing: a request that hangs elsewhere is not waited for.
@@ -122,7 +126,9 @@ class Transfer:
                 each.cancel()
             await asyncio.gather(*tasks, watch, return_exceptions=True)
 
-    async def _work(self, progress: OnProgress) -> None:
+    async def _work(self, progress: OnProgress, number: int) -> None:
+        await self._begin_later(number)
+        room = memoryview(bytearray(self._longest))
         while self._missing:
             if self._clock.monotonic() - self._moved_at > self._pace.patience_seconds:
                 raise NotFound(self._account())
@@ -135,27 +141,35 @@ class Transfer:
             flight = _Flight(wanted.number, wanted.length, source, self._clock.monotonic())
             self._flying.add(flight)
             try:
-                await self._receive(wanted, flight, wait, progress)
+                await self._receive(wanted, flight, wait, room[: wanted.length], progress)
             finally:
                 self._flying.discard(flight)
                 self._ask_later(wanted)
 
-    async def _receive(self, wanted: _Wanted, flight: _Flight, wait: int, progress: OnProgress) -> None:
+    async def _begin_later(self, number: int) -> None:
+        """The first chunk comes alone, with all of the line to itself: others wait for it to be handed on."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._first.wait(), number * self._pace.begin_seconds)
+
+    async def _receive(
+        self, wanted: _Wanted, flight: _Flight, wait: int, room: memoryview, progress: OnProgress
+    ) -> None:
         source = flight.source
         try:
             async with flight.end:
-                data = await self._asker.chunk(source, wanted.digest, wanted.length, wait)
+                came = await self._asker.chunk(source, wanted.digest, room, wait)
         except TimeoutError:
             self._selection.failed(source, "took far longer for a chunk than before")
             return
-        if data is None:
+        if not came:
             return
         try:
-            await asyncio.to_thread(self._store.write_chunk, self._root, wanted.file, wanted.chunk, data)
+            await asyncio.to_thread(self._store.write_chunk, self._root, wanted.file, wanted.chunk, room)
         except Malformed as error:
             self._selection.ban(source, f"served a wrong chunk: {error}")
             return
         self._moved_at = self._clock.monotonic()
+        self._first.set()
         if self._missing.pop(wanted.number, None) is not None:
             self._left -= wanted.bytes_in_all
             progress(self._total - self._left, self._total)

@@ -144,6 +144,8 @@ class _Connection(asyncio.BufferedProtocol):
 
     async def ask(self, url: URL, into: memoryview, exact: bool, idle_seconds: float) -> Answer | None:
         """None: it was closed before a byte of the answer came. Raises: as `Connections.get`."""
+        if self._lost:
+            return None
         self._begin(into, exact)
         answered = self._answered = asyncio.get_running_loop().create_future()
         try:

@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from node.shards.manifest import CHUNK_BYTES
-from node.transport import session
+from node.transport.connections import Connections
 
 
 @pytest.fixture
@@ -19,8 +18,8 @@ async def servers() -> AsyncIterator[AsyncExitStack]:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with session(allow_private=True) as opened:
+async def http() -> AsyncIterator[Connections]:
+    async with Connections(allow_private=True) as opened:
         yield opened
 
 

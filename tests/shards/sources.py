@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal
 
-import aiohttp
 from aiohttp import web
 
 from node.shards.client import Downloader
@@ -15,6 +14,7 @@ from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
 from node.shards.transfer import Pace
 from node.transport import Limits, Timeouts, make_app, serve
+from node.transport.connections import Connections
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Kind = Literal["manifests", "have", "chunks"]
@@ -89,7 +89,7 @@ def message(body: bytes, length: int | None = None, status: str = "200 OK", more
     return f"HTTP/1.1 {status}\r\nContent-Length: {count}\r\n{more}\r\n".encode() + body
 
 
-def downloader(folder: Path, http: aiohttp.ClientSession, sources: Sequence[str], pace: Pace = QUICK) -> Downloader:
+def downloader(folder: Path, http: Connections, sources: Sequence[str], pace: Pace = QUICK) -> Downloader:
     store = CheckpointStore(folder)
     return Downloader(store, http, lambda: sources, rng=random.Random(1), pace=pace, timeouts=TIMEOUTS)
 

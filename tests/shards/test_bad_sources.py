@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiohttp import web
 from blake3 import blake3
@@ -16,7 +15,7 @@ from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.shards.manifest import build
 from node.shards.store import CheckpointStore
-from node.transport import session
+from node.transport.connections import Connections
 from tests.shards.sources import QUICK, TIMEOUTS, answering, contents, downloader, serving
 
 IMPATIENT = replace(QUICK, patience_seconds=0.5)
@@ -43,7 +42,7 @@ async def saying(servers: AsyncExitStack, data: bytes, *, stall: bool = False) -
 
 
 async def test_the_right_bytes_arrive_and_the_liar_is_banned_when_one_of_two_sources_lies(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -70,7 +69,7 @@ async def test_the_right_bytes_arrive_and_the_liar_is_banned_when_one_of_two_sou
 
 
 async def test_a_source_is_banned_when_its_manifest_is_not_the_one_asked_for(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -95,7 +94,7 @@ async def test_a_source_is_banned_when_its_manifest_is_not_the_one_asked_for(
 
 
 async def test_a_manifest_is_malformed_and_nobody_is_banned_when_the_root_itself_names_a_hostile_one(
-    tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     hostile = b'{"files":[{"chunks":[],"name":"../../escape","size":0}],"tensors":[]}'
 
@@ -129,7 +128,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_the_right_bytes_arrive_when_the_other_source_is_broken(
-    kind: str, source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    kind: str, source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -142,7 +141,7 @@ async def test_the_right_bytes_arrive_when_the_other_source_is_broken(
 
 @pytest.mark.parametrize("kind", BROKEN)
 async def test_not_found_says_what_was_tried_when_the_only_source_is_broken(
-    kind: str, source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    kind: str, source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     base = await saying(servers, BROKEN[kind])
     client = downloader(tmp_path / "leaf", http, [base, "gopher://x"], IMPATIENT)
@@ -153,7 +152,7 @@ async def test_not_found_says_what_was_tried_when_the_only_source_is_broken(
 
 
 async def test_a_page_is_no_chunk_when_a_portal_answers_for_a_source(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -167,7 +166,7 @@ async def test_a_page_is_no_chunk_when_a_portal_answers_for_a_source(
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 4194304\r\n\r\nabc"])
 async def test_the_next_source_is_asked_when_one_stalls(
-    head: bytes, source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    head: bytes, source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -181,7 +180,7 @@ async def test_the_next_source_is_asked_when_one_stalls(
 
 
 async def test_a_checkpoint_arrives_when_a_hundred_and_fifty_strangers_say_they_have_it_and_stall(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -207,7 +206,7 @@ async def test_a_checkpoint_arrives_when_a_hundred_and_fifty_strangers_say_they_
 
 
 async def test_one_request_at_most_hangs_when_a_source_says_it_has_all_and_stalls(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -234,7 +233,7 @@ async def test_one_request_at_most_hangs_when_a_source_says_it_has_all_and_stall
 
 
 async def test_not_found_says_how_much_is_missing_when_a_source_has_half(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     half = CheckpointStore(tmp_path / "half")
     root = half.begin(build(source))
@@ -245,9 +244,7 @@ async def test_not_found_says_how_much_is_missing_when_a_source_has_half(
         await client.fetch(root)
 
 
-async def test_not_found_is_raised_when_there_are_no_sources(
-    source: Path, tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
+async def test_not_found_is_raised_when_there_are_no_sources(source: Path, tmp_path: Path, http: Connections) -> None:
     with pytest.raises(NotFound, match="there are no sources"):
         await downloader(tmp_path / "leaf", http, [], IMPATIENT).fetch(build(source).root)
 
@@ -262,7 +259,7 @@ async def test_a_private_source_is_not_reached_when_the_run_is_no_devnet(
         return web.Response()
 
     base = await answering(servers, handler)
-    async with session(allow_private=False) as public:
+    async with Connections(allow_private=False) as public:
         with pytest.raises(NotFound, match=r"127\.0\.0\.1 is not public"):
             await downloader(tmp_path / "leaf", public, [base], IMPATIENT).fetch(build(source).root)
     assert asked == []

@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiohttp import web
 
@@ -20,6 +19,7 @@ from node.errors import Malformed
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.store import CheckpointStore
 from node.transport import Timeouts
+from node.transport.connections import Connections
 from tests.shards.sources import QUICK, answering, contents, downloader, serving
 
 
@@ -45,7 +45,7 @@ async def throttled(servers: AsyncExitStack, store: CheckpointStore, source: Pat
 
 
 async def test_a_checkpoint_arrives_when_one_source_has_it(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -63,7 +63,7 @@ async def test_a_checkpoint_arrives_when_one_source_has_it(
 
 
 async def test_a_chain_ends_with_the_first_hop_when_every_parent_is_still_receiving(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     async with throttled(servers, CheckpointStore(tmp_path / "0"), source) as (base, root):
         fetches = []
@@ -79,8 +79,33 @@ async def test_a_chain_ends_with_the_first_hop_when_every_parent_is_still_receiv
     assert took < 5  # not after a poll or a time-out somewhere, on however slow a machine
 
 
+async def test_a_leaf_four_hops_down_has_the_first_chunk_at_once_when_all_waited_for_the_version(
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
+) -> None:
+    origin = CheckpointStore(tmp_path / "0")
+    base, root = await serving(servers, origin), build(source).root
+    first = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    fetches = []
+    for hop in range(1, 5):
+        client = downloader(tmp_path / str(hop), http, [base], replace(QUICK, wait_seconds=30))
+        client.timeouts = Timeouts()
+        fetches.append(asyncio.create_task(client.fetch(root)))
+        base = await serving(servers, client.store)
+    client.store.subscribe(lambda digests: loop.call_soon_threadsafe(first.set) if digests != [root] else None)
+    await asyncio.sleep(0.1)  # everybody has asked and waits
+    started = time.monotonic()
+    assert await asyncio.to_thread(origin.add, source) == root
+
+    await first.wait()
+    took = time.monotonic() - started
+    await asyncio.gather(*fetches)
+
+    assert took < 2  # a poll at every hop would take longer than that; alone on a machine it is a tenth of it
+
+
 async def test_nodes_trade_chunks_when_they_receive_at_the_same_time(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     root = origin.add(source)
@@ -116,7 +141,7 @@ async def test_nodes_trade_chunks_when_they_receive_at_the_same_time(
 
 
 async def test_only_what_is_new_is_fetched_when_an_older_version_is_here(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     old = origin.add(source)
@@ -140,10 +165,10 @@ FETCHER = """
     from pathlib import Path
     from node.shards.client import Downloader
     from node.shards.store import CheckpointStore
-    from node.transport import session
+    from node.transport.connections import Connections
 
     async def main(folder, base, root):
-        async with session(allow_private=True) as http:
+        async with Connections(allow_private=True) as http:
             client = Downloader(CheckpointStore(Path(folder)), http, lambda: [base])
             await client.fetch(bytes.fromhex(root), lambda here, _: print(here, flush=True))
 
@@ -152,7 +177,7 @@ FETCHER = """
 
 
 async def test_a_download_goes_on_where_it_was_when_its_process_was_killed(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     async with throttled(servers, CheckpointStore(tmp_path / "origin"), source) as (base, root):
         command = [sys.executable, "-c", textwrap.dedent(FETCHER), str(tmp_path / "leaf"), base, root.hex()]
@@ -174,7 +199,7 @@ async def test_a_download_goes_on_where_it_was_when_its_process_was_killed(
 
 
 async def test_two_downloaders_finish_when_they_share_a_folder(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     async with throttled(servers, CheckpointStore(tmp_path / "origin"), source) as (base, root):
         clients = [downloader(tmp_path / "leaf", http, [base]) for _ in range(2)]
@@ -185,7 +210,7 @@ async def test_two_downloaders_finish_when_they_share_a_folder(
 
 
 async def test_a_version_that_claims_more_than_the_base_is_refused_and_nothing_of_it_is_taken(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     base = origin.add(source)
@@ -208,7 +233,7 @@ async def test_a_version_that_claims_more_than_the_base_is_refused_and_nothing_o
 
 
 async def test_whoever_has_a_version_hands_on_the_manifest_of_the_base(
-    source: Path, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    source: Path, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     origin = CheckpointStore(tmp_path / "origin")
     base = origin.add(source)

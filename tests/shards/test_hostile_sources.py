@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiohttp import web
 from blake3 import blake3
@@ -18,6 +17,7 @@ from node.errors import Malformed, NotFound, StoreError
 from node.shards.manifest import CHUNK_BYTES, MAX_FILES, build
 from node.shards.store import CheckpointStore
 from node.transport import Timeouts
+from node.transport.connections import Connections
 from tests.shards.sources import (
     QUICK,
     Alter,
@@ -73,7 +73,7 @@ async def broken_at(servers: AsyncExitStack, origin: CheckpointStore, kind: Kind
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_right_bytes_arrive_soon_when_a_source_ends_at_any_byte(
     kind: Kind, stall: bool, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession, root: Digest,
+    http: Connections, root: Digest,
 ) -> None:  # fmt: skip
     honest = await serving(servers, origin)
     pace = replace(QUICK, manifest_seconds=0.5)
@@ -134,7 +134,7 @@ async def altered(servers: AsyncExitStack, origin: CheckpointStore, alter: Alter
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_source_is_never_asked_again_when_its_chunk_is_wrong(
     lie: str, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession, root: Digest,
+    http: Connections, root: Digest,
 ) -> None:  # fmt: skip
     liar = await altered(servers, origin, lambda data: message(LIES[lie](data)))
     sources = [liar]
@@ -153,7 +153,7 @@ async def test_a_source_is_never_asked_again_when_its_chunk_is_wrong(
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_another_source_is_asked_when_one_answers_for_a_chunk_with_something_else(
     failure: str, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession, root: Digest,
+    http: Connections, root: Digest,
 ) -> None:  # fmt: skip
     bad = await altered(servers, origin, FAILURES[failure])
     client = downloader(tmp_path / "leaf", http, [bad, await serving(servers, origin)])
@@ -170,7 +170,7 @@ async def test_the_error_names_source_and_answer_when_nobody_else_has_the_chunks
     root: Digest,
     tmp_path: Path,
     servers: AsyncExitStack,
-    http: aiohttp.ClientSession,
+    http: Connections,
 ) -> None:
     bad = await altered(servers, origin, FAILURES[failure])
     client = downloader(tmp_path / "leaf", http, [bad], replace(QUICK, patience_seconds=0.3))
@@ -186,7 +186,7 @@ async def test_the_error_names_source_and_answer_when_nobody_else_has_the_chunks
 
 
 async def test_a_source_that_sent_one_chunk_and_then_stalls_delays_the_rest_by_seconds(
-    tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     (tmp_path / "many").mkdir()
     for number in range(24):
@@ -226,7 +226,7 @@ async def test_a_source_that_sent_one_chunk_and_then_stalls_delays_the_rest_by_s
 )
 async def test_the_right_bytes_arrive_when_another_source_has_a_name_that_cannot_be_looked_up(
     name: str, source: Path, origin: CheckpointStore, tmp_path: Path, servers: AsyncExitStack,
-    http: aiohttp.ClientSession, root: Digest,
+    http: Connections, root: Digest,
 ) -> None:  # fmt: skip
     client = downloader(tmp_path / "leaf", http, [f"http://{name}", await serving(servers, origin)])
 
@@ -236,11 +236,11 @@ async def test_the_right_bytes_arrive_when_another_source_has_a_name_that_cannot
 
 @pytest.mark.parametrize("name", ["a..b", "a" * 64 + ".com"])
 async def test_the_error_names_a_source_whose_name_cannot_be_looked_up(
-    name: str, tmp_path: Path, http: aiohttp.ClientSession
+    name: str, tmp_path: Path, http: Connections
 ) -> None:
     client = downloader(tmp_path / "leaf", http, [f"http://{name}"], replace(QUICK, patience_seconds=0.3))
 
-    with pytest.raises(NotFound, match=r"no source had the manifest.*Cannot connect to host"):
+    with pytest.raises(NotFound, match=r"no source had the manifest.*cannot connect to"):
         await client.fetch(Digest(bytes(32)))
 
 
@@ -271,7 +271,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 async def test_a_hostile_manifest_is_refused_by_field_and_leaves_nothing_when_the_root_names_it(
-    what: str, tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    what: str, tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     data, why = HOSTILE[what]
     base = await speaking(servers, lambda _kind, _name: message(data))
@@ -287,7 +287,7 @@ async def test_a_hostile_manifest_is_refused_by_field_and_leaves_nothing_when_th
 
 
 async def test_a_checkpoint_that_no_disk_holds_is_refused_before_a_byte_is_fetched(
-    tmp_path: Path, servers: AsyncExitStack, http: aiohttp.ClientSession
+    tmp_path: Path, servers: AsyncExitStack, http: Connections
 ) -> None:
     size = 1 << 39  # 512 GiB in 131,072 chunks, as large as a manifest can say: 8 MiB of digests
     digests = [f"{number:064x}" for number in range(size // CHUNK_BYTES // 8)]

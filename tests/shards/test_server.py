@@ -97,6 +97,17 @@ async def test_a_waiting_request_is_answered_when_the_trainer_publishes(
     assert await asyncio.wait_for(waiting, 5) == (200, A)
 
 
+async def test_a_waiting_request_is_answered_when_a_manifest_comes(
+    source: Path, store: CheckpointStore, base: str, http: aiohttp.ClientSession
+) -> None:
+    manifest = build(source)
+    waiting = asyncio.create_task(get(http, f"{base}/manifests/{manifest.root.hex()}?wait=30"))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await asyncio.to_thread(store.remember, manifest)
+    assert await asyncio.wait_for(waiting, 5) == (200, manifest.encode())
+
+
 async def test_a_waiting_request_ends_as_not_found_when_nothing_arrives(base: str, http: aiohttp.ClientSession) -> None:
     started = time.monotonic()
     assert (await get(http, f"{base}/chunks/{'0' * 64}?wait=1"))[0] == 404
@@ -111,7 +122,8 @@ async def test_a_waiting_request_ends_as_not_found_when_nothing_arrives(base: st
         ("chunks/" + "0" * 64 + "?wait=31", 400), ("chunks/" + "0" * 64 + "?wait=-1", 400),
         ("chunks/" + "0" * 64 + "?wait=1.5", 400), ("chunks/" + "0" * 64 + "?wait=1&wait=1", 400),
         ("chunks/" + "0" * 64 + "?wait=%C2%B2", 400), ("chunks/" + "0" * 64 + "?x=1", 400),
-        ("chunks/" + "0" * 64 + "?wait", 400), ("manifests/" + "0" * 64 + "?wait=1", 400), ("have/x", 400),
+        ("chunks/" + "0" * 64 + "?wait", 400), ("manifests/" + "0" * 64 + "?wait=31", 400),
+        ("have/" + "0" * 64 + "?wait=1", 400), ("have/x", 400),
         ("manifests/" + "0" * 64, 404), ("have/" + "0" * 64, 404), ("chunks/", 404), ("files/x", 404), ("", 404),
     ],
 )  # fmt: skip

@@ -242,7 +242,7 @@ def test_others_are_gone_when_some_are_kept(source: Path, tmp_path: Path) -> Non
     assert left == {f"checkpoints/{kept.hex()}", f"manifests/{kept.hex()}"}
 
 
-def test_a_listener_hears_of_every_chunk_when_it_becomes_available(source: Path, tmp_path: Path) -> None:
+def test_a_listener_hears_of_manifest_and_chunks_when_they_become_available(source: Path, tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "store")
     heard: list[bytes] = []
     store.subscribe(heard.extend)
@@ -250,11 +250,11 @@ def test_a_listener_hears_of_every_chunk_when_it_becomes_available(source: Path,
     file, chunk, data = chunks_of(source)[3]
 
     store.write_chunk(root, file, chunk, data)
-    assert heard == [blake3(b"tail").digest()]
+    assert heard == [root, blake3(b"tail").digest()]
 
     store.unsubscribe(heard.extend)
     store.write_chunk(root, 0, 0, b"{}")
-    assert len(heard) == 1
+    assert len(heard) == 2
 
 
 # --- Two stores on one folder
