@@ -9,15 +9,19 @@ import typer
 from cli.errors import FAILED, reported
 from cli.options import (
     AllowPrivate,
+    AlwaysServes,
     DeploymentFile,
     EngineName,
     Gpus,
     HomeFolder,
+    NoServe,
     PasswordFile,
+    Quota,
     Rpc,
     RunId,
     TensorParallel,
     Threads,
+    UploadLimit,
     Wallet,
     connect,
     engine_of,
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
     from ledger.base import Ledger
-    from node.config import Home, Settings
+    from node.config import Home, Settings, Sharing
 
 ROLES = {"join": "worker", "validate": "validator", "train": "trainer", "relay": "relay"}  # by command
 
@@ -52,6 +56,9 @@ def join(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    upload_limit: UploadLimit = None,
+    no_serve: NoServe = False,
+    quota: Quota = None,
     engine: EngineName = "auto",
     threads: Threads = None,
     gpus: Gpus = None,
@@ -69,7 +76,9 @@ def join(
     path = keys.resolve(wallet, place.wallets)
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
-    settings = _settings(place, run, host, port, advertise, allow_private, threads)
+    settings = _settings(
+        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota)
+    )
     work = run_worker(settings, _connector(rpc, deployment, place), provider, node, choice, cheat)
     _run("worker", work, log_json)
 
@@ -86,6 +95,9 @@ def validate(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    upload_limit: UploadLimit = None,
+    no_serve: NoServe = False,
+    quota: Quota = None,
     engine: EngineName = "auto",
     threads: Threads = None,
     gpus: Gpus = None,
@@ -97,7 +109,9 @@ def validate(
 
     choice = engine_of(engine, threads, gpus, tensor_parallel)
     place, account = _account(home, wallet, password_file)
-    settings = _settings(place, run, host, port, advertise, allow_private, threads)
+    settings = _settings(
+        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota)
+    )
     work = run_validator(settings, _connector(rpc, deployment, place), account, choice)
     _run("validator", work, log_json)
 
@@ -115,6 +129,9 @@ def train(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    upload_limit: UploadLimit = None,
+    no_serve: AlwaysServes = False,
+    quota: Quota = None,
     threads: Threads = None,
     batch: Annotated[
         int | None,
@@ -131,9 +148,12 @@ def train(
     from node.models.resolve import resolve
     from node.runtime import run_trainer
 
+    _require_serving(no_serve, "a trainer is whom everybody has the weights from")
     place, account = _account(home, wallet, password_file)
     base = resolve(model, event)
-    settings = _settings(place, run, host, port, advertise, allow_private, threads)
+    settings = _settings(
+        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota)
+    )
     plan = training(model, base, batch, learning_rate)
     _run("trainer", run_trainer(settings, _connector(rpc, deployment, place), account, plan), log_json)
 
@@ -150,13 +170,19 @@ def relay(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    upload_limit: UploadLimit = None,
+    no_serve: AlwaysServes = False,
+    quota: Quota = None,
     log_json: LogJson = False,
 ) -> None:
     """Relay: hold the newest versions of the weights and serve them, until stopped."""
     from node.runtime import run_relay
 
+    _require_serving(no_serve, "a relay is there to serve weights")
     place, account = _account(home, wallet, password_file)
-    settings = _settings(place, run, host, port, advertise, allow_private, None)
+    settings = _settings(
+        place, run, host, port, advertise, allow_private, None, _sharing(upload_limit, no_serve, quota)
+    )
     _run("relay", run_relay(settings, _connector(rpc, deployment, place), account), log_json)
 
 
@@ -183,11 +209,32 @@ def _node_key(wallet: Path, secret: str) -> "LocalAccount":
 
 
 def _settings(
-    home: "Home", run: int, host: str, port: int, advertise: str | None, allow_private: bool, threads: int | None
+    home: "Home",
+    run: int,
+    host: str,
+    port: int,
+    advertise: str | None,
+    allow_private: bool,
+    threads: int | None,
+    sharing: "Sharing",
 ) -> "Settings":
     from node.config import Settings
 
-    return Settings(home, run, host, port, advertise, allow_private, threads)
+    return Settings(home, run, host, port, advertise, allow_private, threads, sharing=sharing)
+
+
+def _sharing(upload_limit: float | None, no_serve: bool, quota: int | None) -> "Sharing":
+    from node.config import Sharing
+
+    return Sharing(upload_limit, not no_serve, quota)
+
+
+def _require_serving(no_serve: bool, what: str) -> None:
+    """Raises: ConfigError."""
+    from node.errors import ConfigError
+
+    if no_serve:
+        raise ConfigError(f"{what}: leave out --no-serve; --upload-limit keeps what it sends within bounds")
 
 
 def _connector(

@@ -85,6 +85,15 @@ class StateFolder:
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """What of this machine's line and disk goes to others. Without limits, as much as they ask for."""
+
+    upload_limit: float | None = None  # bytes a second, of all weights and files that this process sends
+    weights: bool = True  # are served; rollout files are handed out in any case
+    quota_bytes: int | None = None  # of the disk, for weights
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What every role is told: where to listen, what to announce, how much of the machine to take.
 
@@ -100,6 +109,7 @@ class Settings:
     threads: int | None = None  # of torch; None: its own choice
     poll_seconds: float = 0.5  # between two looks at the chain
     keep_versions: int = 5
+    sharing: Sharing = Sharing()
 
     def __post_init__(self) -> None:
         if self.advertise is None and self.host in {"", "0.0.0.0", "::"}:

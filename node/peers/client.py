@@ -1,7 +1,7 @@
 """The asking side: one method per request that a node makes of another. What comes back is parsed with limits."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 
@@ -19,7 +19,7 @@ from node.peers.wire import (
     parse_verdicts,
 )
 from node.progress import OnProgress
-from node.transport import Timeouts, read_limited, vet_url
+from node.transport import Timeouts, Uplink, read_limited, vet_url
 
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
@@ -31,20 +31,21 @@ TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer othe
 class PeerClient:
     """Every method raises `NotFound` where asking again can help, and `Malformed` where it cannot.
 
-    `session` comes from `node.transport.session`, so that hostile addresses and endless answers are refused.
+    `session` comes from `node.transport.session`, so that hostile addresses and endless answers are refused. `uplink`
+    is what files that are handed over share with those that are served.
     """
 
     session: aiohttp.ClientSession
     quick: Timeouts = QUICK
     bulk: Timeouts = BULK
+    uplink: Uplink = field(default_factory=Uplink)
 
     async def push_submission(
         self, url: str, commitment: Digest, data: bytes, progress: OnProgress = lambda done, total: None
     ) -> None:
         """Hands a rollout file to a validator or the trainer; `progress` gets bytes (sent, in all)."""
-        body = data if len(data) <= PIECE_BYTES else _pieces(data, progress)
         where = f"submissions/0x{commitment.hex()}"
-        await self._ask("POST", url, where, body, timeouts=self.bulk, body_bytes=len(data))
+        await self._ask("POST", url, where, self._pieces(url, data, progress), timeouts=self.bulk, body_bytes=len(data))
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
         return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=self.bulk)
@@ -72,6 +73,14 @@ class PeerClient:
         """The peer's bitmap of verified chunks of checkpoint `root`."""
         return await self._ask("GET", url, f"have/{root.hex()}")
 
+    async def _pieces(self, url: str, data: bytes, progress: OnProgress) -> AsyncIterator[bytes]:
+        size = min(PIECE_BYTES, self.uplink.piece_bytes)
+        for at in range(0, len(data), size):
+            piece = data[at : at + size]
+            await self.uplink.turn(url, len(piece))
+            yield piece  # the next one is asked for once this one has left
+            progress(at + len(piece), len(data))
+
     async def _ask(
         self,
         method: str,
@@ -92,12 +101,6 @@ class PeerClient:
                 return await _answer(response, limit)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise NotFound(f"{base} does not answer: {error or type(error).__name__}") from error
-
-
-async def _pieces(data: bytes, progress: OnProgress) -> AsyncIterator[bytes]:
-    for at in range(0, len(data), PIECE_BYTES):
-        yield data[at : at + PIECE_BYTES]  # the next one is asked for once this one has left
-        progress(min(at + PIECE_BYTES, len(data)), len(data))
 
 
 async def _answer(response: aiohttp.ClientResponse, limit: int) -> bytes:

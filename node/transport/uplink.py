@@ -15,7 +15,7 @@ PIECE_SECONDS = 0.005  # of the whole uplink that one turn takes: below what a t
 LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 10, 1 << 20
 CATCH_UP_SECONDS = 0.1  # of idle time, or of a busy event loop, that may be made up for
 LEAST_SHARE = 100_000  # bytes a second of each file on its way: 4 MiB take 42 s, of the 85 s that they are given
-LEAST_FILES = 4  # at once, however slow the uplink is: one reader that stalls must not be the only one
+LEAST_FILES = 2  # at once, however slow the uplink is: one reader that stalls must not be the only one
 PLACE_SECONDS = 10.0  # that a file waits for its place: whoever asked can ask another node then
 STALL_SECONDS = 2.0  # after which a reader that takes nothing holds no place any more
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from cli.options import byte_rate, byte_size
 from node.engines.vllm import installed as vllm
 from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
@@ -195,7 +196,10 @@ RANGES = {
     },
     ("join", "--wallet", "w", "--run", "1"): {"--port": ("-1", "65536", BIG), "--threads": ("-1", "0", BIG)},
     ("validate", "--wallet", "w", "--run", "1"): {"--port": ("-1", BIG), "--threads": ("0", BIG)},
-    ("relay", "--wallet", "w", "--run", "1"): {"--port": ("-1", BIG)},
+    ("relay", "--wallet", "w", "--run", "1"): {
+        "--port": ("-1", BIG), "--upload-limit": ("50", "-1MB", "0MB", "100kB", "1Mbit", "5mb", "5MB/h", "nanMB", BIG),
+        "--quota": ("0GB", "5", "5Gbit", "1kB", "5TiB", BIG),
+    },
     ("train", "--wallet", "w", "--run", "1", "--model", "tiny"): {
         "--port": ("-1", BIG), "--threads": ("0", BIG), "--batch": ("-1", "0", BIG),
         "--learning-rate": ("-1", "nan", "inf", BIG),
@@ -221,6 +225,30 @@ def test_a_number_out_of_range_is_said_by_its_option(
         assert answer.code == 2
         assert f"Invalid value for '{option}': Input should be " in answer.err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("50MB", 50e6), ("400Mbit", 50e6), ("1.5GB/s", 1.5e9), ("200kB", 2e5), ("800 Mbit/s", 1e8), ("200000B", 2e5)],
+)
+def test_a_rate_is_in_bytes_or_bits_and_powers_of_ten(text: str, rate: float) -> None:
+    assert byte_rate(text) == rate
+    assert byte_size("1.5TB") == 1_500_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("relay",), "a relay is there to serve weights"),
+        (("train", "--model", "tiny"), "everybody has the weights from"),
+    ],
+)
+def test_who_is_there_to_serve_weights_is_not_told_to_serve_none(
+    tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    answer = command(*words, "--wallet", "w", "--run", "1", "--no-serve", home=tmp_path)
+    assert answer.code == 2
+    assert why in answer.said and "leave out --no-serve; --upload-limit keeps" in answer.said
 
 
 CREATE = ("run", "create", "--model", "tiny", "--pace", "local")

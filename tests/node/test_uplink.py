@@ -169,12 +169,12 @@ async def test_who_gave_up_waiting_is_passed_over() -> None:
 
 async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> None:
     uplink = Uplink(1.0)
-    async with uplink.place("a"), uplink.place("a"), uplink.place("a"):
-        fourth = uplink.place("a")
-        await fourth.__aenter__()
+    async with uplink.place("a"):
+        second = uplink.place("a")
+        await second.__aenter__()
         waiting = asyncio.ensure_future(uplink.place("b").__aenter__())
         await asyncio.sleep(0)
-        await fourth.__aexit__(None, None, None)  # given to `waiting`, which does not live to see it
+        await second.__aexit__(None, None, None)  # given to `waiting`, which does not live to see it
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         async with asyncio.timeout(1), uplink.place("c") as place:

@@ -1,6 +1,7 @@
 """Asking peers that answer badly, too much, too slowly, or not at all."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -10,7 +11,7 @@ from ledger.base import Digest, RunId
 from node.errors import Malformed, NotFound
 from node.peers import client as client_module
 from node.peers.client import PeerClient
-from node.transport import Timeouts, session
+from node.transport import Timeouts, Uplink, session
 
 ABOUT = Digest(b"\x01" * 32)
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -206,3 +207,21 @@ async def test_a_file_that_is_sent_in_pieces_arrives_whole_with_its_size_told_fi
 
     assert seen == [("665600", data)]
     assert steps == [(262_144, 665_600), (524_288, 665_600), (665_600, 665_600)]
+
+
+async def test_a_file_that_is_handed_over_keeps_to_the_upload_limit_with_all_that_is_served(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    data, ends = bytes(1_000_000), list[float]()
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        assert await request.read() == data
+        ends.append(time.monotonic())
+        return web.Response(status=204)
+
+    url = await answering(take)
+    async with session(allow_private=True) as http:
+        peers, began = PeerClient(http, uplink=Uplink(4_000_000)), time.monotonic()
+        await asyncio.gather(*(peers.push_submission(url, ABOUT, data) for _ in range(2)))
+
+    assert [end - began for end in ends] == pytest.approx([0.4, 0.4], abs=0.15)  # 0.1 s of 2 MB may be made up for
