@@ -1,7 +1,8 @@
 """One request to one source: what a stranger may answer, and what its answer says of it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from blake3 import blake3
 
@@ -46,15 +47,28 @@ class Asker:
         path = f"chunks/{digest.hex()}"
         return await self._get(source, path, into, exact=True, wait_seconds=wait_seconds) is not None
 
+    async def patch(self, source: str, target: Digest, base: Digest, wait_seconds: int) -> Digest | None:
+        """The root of the patch that it says makes `target` of `base`."""
+        room, query = memoryview(bytearray(32)), {"from": base.hex()}
+        path = f"patches/{target.hex()}"
+        root = await self._get(source, path, room, exact=True, wait_seconds=wait_seconds, query=query)
+        return None if root is None else Digest(bytes(root))
+
     async def _get(
-        self, source: str, path: str, into: memoryview, *, exact: bool = False, wait_seconds: int = 0
+        self,
+        source: str,
+        path: str,
+        into: memoryview,
+        *,
+        exact: bool = False,
+        wait_seconds: int = 0,
+        query: Mapping[str, str] = MappingProxyType({}),
     ) -> memoryview | None:
         asked = self._now()
         try:
             # Private addresses are refused after resolution, by the connections.
-            url = vet_url(source, allow_private=True) / "v1" / path
-            if wait_seconds:
-                url = url.with_query(wait=str(wait_seconds))
+            wait = {"wait": str(wait_seconds)} if wait_seconds else {}
+            url = (vet_url(source, allow_private=True) / "v1" / path).with_query({**query, **wait})
             answer = await self._connections.get(
                 url, into, exact=exact, wait_seconds=wait_seconds, timeouts=self._timeouts
             )

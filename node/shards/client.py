@@ -63,14 +63,8 @@ class Downloader:
         here = await asyncio.to_thread(self.store.complete, root)
         if here is not None:
             return here
-        asker = Asker(self.connections, self.timeouts, self.selection, self.clock.monotonic)
-        manifest = await self._known(asker, root)
-        if self.base is not None and root != self.base:
-            base = await self._known(asker, self.base)
-            _require_no_larger(manifest, base)
-            await asyncio.to_thread(self.store.remember, base)  # others will ask for it here
-        await asyncio.to_thread(self.store.begin, manifest)
-        await Transfer(self.store, manifest, root, asker, self.selection, self.sources, self.clock, self.pace).run(
+        manifest = await self.begin(root)
+        await Transfer(self.store, manifest, root, self.asker, self.selection, self.sources, self.clock, self.pace).run(
             progress
         )
         here = await asyncio.to_thread(self.store.complete, root)
@@ -78,10 +72,25 @@ class Downloader:
             raise NotFound(f"checkpoint {root.hex()} was evicted while it was received")
         return here
 
-    async def _known(self, asker: Asker, root: Digest) -> Manifest:
-        return await asyncio.to_thread(self.store.known, root) or await self._manifest(asker, root)
+    async def begin(self, root: Digest) -> Manifest:
+        """Has the store make room for checkpoint `root`, and take what it has of it elsewhere. Raises: as `fetch`."""
+        manifest = await self.manifest(root)
+        if self.base is not None and root != self.base:
+            base = await self.manifest(self.base)
+            _require_no_larger(manifest, base)
+            await asyncio.to_thread(self.store.remember, base)  # others will ask for it here
+        await asyncio.to_thread(self.store.begin, manifest)
+        return manifest
 
-    async def _manifest(self, asker: Asker, root: Digest) -> Manifest:
+    async def manifest(self, root: Digest) -> Manifest:
+        """The manifest of `root`, from the store or from a source. Raises: as `fetch`."""
+        return await asyncio.to_thread(self.store.known, root) or await self._manifest(root)
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.connections, self.timeouts, self.selection, self.clock.monotonic)
+
+    async def _manifest(self, root: Digest) -> Manifest:
         """By long poll, so that what the parent receives just now is had as soon as it has it."""
         started = self.clock.monotonic()
         while True:
@@ -90,7 +99,7 @@ class Downloader:
             wait = self.pace.wait_seconds if len(everybody) == 1 else self.pace.brief_wait_seconds
             if not sources:
                 await self.clock.sleep(self.pace.poll_seconds)
-            elif (manifest := await self._first_manifest(asker, root, sources, wait)) is not None:
+            elif (manifest := await self._first_manifest(root, sources, wait)) is not None:
                 return manifest
             if self.clock.monotonic() - started > self.pace.patience_seconds:
                 raise NotFound(
@@ -98,11 +107,9 @@ class Downloader:
                     f"asked: {self.selection.account(self.sources())}"
                 )
 
-    async def _first_manifest(
-        self, asker: Asker, root: Digest, sources: Sequence[str], wait_seconds: int
-    ) -> Manifest | None:
+    async def _first_manifest(self, root: Digest, sources: Sequence[str], wait_seconds: int) -> Manifest | None:
         """From whichever of `sources` it comes first; those that take too long have failed."""
-        asked = [asyncio.create_task(self._manifest_from(asker, root, source, wait_seconds)) for source in sources]
+        asked = [asyncio.create_task(self._manifest_from(root, source, wait_seconds)) for source in sources]
         try:
             for answer in asyncio.as_completed(asked):
                 if (manifest := await answer) is not None:
@@ -113,10 +120,10 @@ class Downloader:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _manifest_from(self, asker: Asker, root: Digest, source: str, wait_seconds: int) -> Manifest | None:
+    async def _manifest_from(self, root: Digest, source: str, wait_seconds: int) -> Manifest | None:
         try:
             async with asyncio.timeout(self.pace.manifest_seconds + wait_seconds):
-                return await asker.manifest(source, root, wait_seconds)
+                return await self.asker.manifest(source, root, wait_seconds)
         except TimeoutError:
             self.selection.failed(source, f"no manifest within {self.pace.manifest_seconds:g} s")
             return None
