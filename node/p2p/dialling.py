@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +13,7 @@ from node.p2p.addresses import PeerAddress
 from node.p2p.link import Link
 
 LOOK_SECONDS: Final = 5.0  # between two looks for somebody to dial
+LEAST_SECONDS: Final = 0.5  # likewise, however much happens
 AT_ONCE: Final = 4
 ENOUGH: Final = 16  # connections, above which only bootstrap peers are dialled
 MOST: Final = 96  # above which nobody is
@@ -46,12 +48,11 @@ class Dialler:
             chosen = self.chosen()
             for start in range(0, len(chosen), AT_ONCE):
                 await asyncio.gather(*map(self._dial, chosen[start : start + AT_ONCE]))
-            self.wake.clear()
-            try:
+            await asyncio.sleep(LEAST_SECONDS)
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS * self.rng.uniform(0.8, 1.2)):
                     await self.wake.wait()
-            except TimeoutError:
-                continue
+            self.wake.clear()
 
     def chosen(self) -> list[PeerAddress]:
         """Whom to dial now."""

@@ -134,7 +134,11 @@ class Host:
     async def start(self, order: Start) -> None:
         upgrader, peer = make_upgrader(order.body)
         self.switch = Switch(upgrader, peer, order.allow_private, self.reports.send, self.asked, self.nursery)
-        port = await self.switch.listen(order.host, order.port)
+        try:
+            port = await self.switch.listen(order.host, order.port)
+        except OSError as error:
+            print(f"cannot listen on {order.host}:{order.port}: {error.strerror}", file=sys.stderr, flush=True)
+            os._exit(1)
         bound_memory()
         await self.reports.send(Ready(peer, port))
 

@@ -235,8 +235,13 @@ class Network:
         return announce(news, self.scope, self.myself.secret, self._own_statement(), int(self.wall() * 1000))
 
     def _hear(self, message: Announcement) -> None:
-        if self.book.add(message) and isinstance(message.news, NewVersion):
-            self.heard(message.news)
+        if not self.book.add(message):
+            return
+        match message.news:
+            case NewVersion():
+                self.heard(message.news)
+            case Heartbeat():
+                self.dialler.wake.set()
 
     def endpoints(self) -> dict[Address, str]:
         return {node: url for node, url in self.book.endpoints().items() if node != self.myself.address}

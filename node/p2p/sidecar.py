@@ -130,12 +130,14 @@ class Sidecar:
             os.close(life)
         self.starts, self.pid = self.starts + 1, process.pid
         try:
-            return await self._converse(ours)
+            reason = await self._converse(ours)
         finally:
             os.close(held)
             await _ended(process)
+        return self._last_words(process.returncode) if reason is None else reason
 
-    async def _converse(self, ours: socket.socket) -> str:
+    async def _converse(self, ours: socket.socket) -> str | None:
+        """Until the process ends, whose own words say why then, or until it has to be ended, which is said."""
         reader, self._writer = await asyncio.open_connection(sock=ours)
         try:
             self._send(Start(
@@ -147,7 +149,7 @@ class Sidecar:
         except TimeoutError:
             return "it said nothing for too long"
         except (asyncio.IncompleteReadError, ConnectionError):
-            return await asyncio.to_thread(self._last_words)
+            return None
         except Malformed as error:
             return f"it talked nonsense: {error}"
         finally:
@@ -245,12 +247,12 @@ class Sidecar:
             task.cancel()
         self.listener.lost()
 
-    def _last_words(self) -> str:
+    def _last_words(self, code: int | None) -> str:
         try:
             lines = self.log.read_text(errors="replace").strip().splitlines()
         except OSError:
             lines = []
-        return f"its last words: {lines[-1]}" if lines else "it was killed"
+        return lines[-1] if lines else f"it ended with {code}"
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

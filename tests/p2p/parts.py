@@ -1,8 +1,7 @@
 """A run's members for tests: keys, a record that says who belongs, and networks over a wire in memory."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -13,12 +12,12 @@ from eth_account.signers.local import LocalAccount
 from ledger.base import Address, Digest
 from ledger.messages import Domain
 from node.clock import SystemClock
+from node.errors import NotFound
 from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import NewVersion, Scope
 from node.p2p.content import Piece, Shelf
 from node.p2p.link import Wire
 from node.p2p.network import Chain, Myself, Network
-from node.errors import NotFound
 from node.transport import session
 
 STAKING = Domain(31337, Address("0x" + "11" * 20))
@@ -38,7 +37,9 @@ def secret(number: int) -> bytes:
 
 async def until(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     async with asyncio.timeout(seconds):
-        while not what():
+        while True:
+            if what():
+                return
             await asyncio.sleep(0.01)
 
 
@@ -52,9 +53,7 @@ class Registry:
     time: int = BLOCK_TIME
 
     def chain(self) -> Chain:
-        return Chain(
-            self.members.__contains__, self.endpoints.get, lambda: list(self.bootstrap), lambda: self.time
-        )
+        return Chain(self.members.__contains__, self.endpoints.get, lambda: list(self.bootstrap), lambda: self.time)
 
 
 class Holding:
@@ -114,10 +113,3 @@ async def town() -> AsyncIterator[Town]:
 async def _end(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-def wall() -> float:
-    return time.time()
-
-
-Started = Callable[..., Awaitable[Network]]

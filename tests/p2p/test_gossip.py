@@ -1,0 +1,260 @@
+"""Announcements on their way from peer to peer."""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from ledger.base import Digest, Version
+from node.errors import Malformed, NotFound
+from node.p2p.addresses import PeerAddress, peer_id
+from node.p2p.announcements import Announcement, NewVersion, announce
+from node.p2p.gossip import (
+    FANOUT,
+    MAX_AGE_SECONDS,
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    MAX_INVALID,
+    MAX_SEEN,
+    MAX_WAITING,
+    ORIGIN_BURST,
+    Gossip,
+    sized,
+    split,
+)
+from node.p2p.identity import Identities, make_statement
+from node.p2p.keys import public_key_of
+from node.p2p.limits import MAX_BODY_BYTES
+from tests.p2p.parts import BLOCK_TIME, SCOPE, STAKING, account, secret, town, until
+
+NOW = 1_800_000_000.0
+SENDER, OTHER = "a peer", "another peer"
+
+
+@dataclass
+class Recorder:
+    """A link that notes what is asked, and answers while it is open."""
+
+    open: bool = True
+    sent: list[tuple[str, list[bytes]]] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> PeerAddress | None:
+        return None
+
+    async def dial(self, address: PeerAddress) -> None:
+        raise NotFound("nobody")
+
+    async def ask(
+        self, peer: str, protocol: str, body: bytes, limit: int = MAX_BODY_BYTES, seconds: float = 1.0
+    ) -> bytes:
+        await asyncio.sleep(0)
+        if not self.open:
+            raise NotFound("closed")
+        self.sent.append((peer, list(split(body))))
+        return b""
+
+    def admit(self, peer: str) -> None:
+        return None
+
+    def drop(self, peer: str) -> None:
+        self.dropped.append(peer)
+
+    def messages(self, peer: str) -> list[bytes]:
+        return [message for to, batch in self.sent for message in batch if to == peer]
+
+
+def gossip(link: Recorder, heard: list[Announcement] | None = None, now: float = NOW) -> Gossip:
+    members = {account(number).address for number in range(1, 9)}
+    identities = Identities(STAKING, members.__contains__, lambda: BLOCK_TIME)
+    hear = (heard if heard is not None else []).append
+    return Gossip(lambda: link, SCOPE, identities, hear, lambda: now, random.Random(1))
+
+
+def said(number: int, version: int = 0, at: float = NOW) -> bytes:
+    peer = peer_id(public_key_of(secret(number)))
+    statement = make_statement(account(number), STAKING, peer, BLOCK_TIME)
+    news = NewVersion(Version(version), Digest(bytes(32)))
+    return announce(news, SCOPE, secret(number), statement, int(at * 1000))
+
+
+async def test_a_message_is_heard_once_and_passed_on_to_others_only() -> None:
+    link, heard = Recorder(), list[Announcement]()
+    node = gossip(link, heard)
+    node.add(SENDER)
+    node.add(OTHER)
+
+    node.received(SENDER, sized(said(1)))
+    node.received(OTHER, sized(said(1)))
+    await until(lambda: bool(link.messages(OTHER)))
+
+    assert [message.news for message in heard] == [NewVersion(Version(0), Digest(bytes(32)))]
+    assert (link.messages(OTHER), link.messages(SENDER)) == ([said(1)], [])
+    node.close()
+
+
+async def test_an_own_message_that_comes_back_is_not_heard() -> None:
+    heard = list[Announcement]()
+    node = gossip(Recorder(), heard)
+    node.add(SENDER)
+
+    node.publish(said(1))
+    node.received(SENDER, sized(said(1)))
+
+    assert (heard, node.counts.repeated) == ([], 1)
+    node.close()
+
+
+@pytest.mark.parametrize("late", [MAX_AGE_SECONDS + 1, -MAX_AGE_SECONDS - 1])
+async def test_a_message_of_another_time_is_not_heard(late: float) -> None:
+    """What was recorded cannot be said again later, when it is no longer remembered."""
+    heard = list[Announcement]()
+    node = gossip(Recorder(), heard)
+    node.add(SENDER)
+
+    node.received(SENDER, sized(said(1, at=NOW - late)))
+
+    assert (heard, node.counts.strange) == ([], 1)
+    node.close()
+
+
+async def test_a_stranger_is_not_heard_and_who_passed_it_on_is_not_blamed() -> None:
+    link, heard = Recorder(), list[Announcement]()
+    node = gossip(link, heard)
+    node.add(SENDER)
+
+    for version in range(MAX_INVALID + 5):
+        node.received(SENDER, sized(said(99, version)))
+
+    assert (heard, node.counts.strange, link.dropped) == ([], MAX_INVALID + 5, [])
+    node.close()
+
+
+async def test_a_peer_that_makes_messages_up_is_left() -> None:
+    link = Recorder()
+    node = gossip(link)
+    node.add(SENDER)
+    forged = said(1)[:-1] + b"\0"
+
+    with pytest.raises(Malformed):
+        for _ in range(MAX_INVALID + 1):
+            node.received(SENDER, sized(forged))
+
+    assert link.dropped == [SENDER]
+    node.close()
+
+
+async def test_one_node_announces_only_so_much_and_does_not_silence_another() -> None:
+    heard = list[Announcement]()
+    node = gossip(Recorder(), heard)
+    node.add(SENDER)
+
+    for version in range(int(ORIGIN_BURST) + 50):
+        node.received(SENDER, sized(said(1, version)))
+    node.received(SENDER, sized(said(2)))
+
+    assert ORIGIN_BURST <= len(heard) - 1 < ORIGIN_BURST + 50
+    assert heard[-1].statement.node == account(2).address
+    node.close()
+
+
+async def test_a_message_goes_to_a_few_of_many_peers() -> None:
+    link = Recorder()
+    node = gossip(link)
+    for number in range(40):
+        node.add(f"peer {number}")
+
+    assert node.publish(said(1)) == FANOUT
+    await until(lambda: len(link.sent) == FANOUT)
+    assert len({peer for peer, _ in link.sent}) == FANOUT
+    node.close()
+
+
+async def test_of_what_a_slow_peer_does_not_take_the_oldest_goes_first() -> None:
+    link = Recorder()
+    node = gossip(link)
+    node.add(SENDER)
+    many = [b"%d" % number for number in range(MAX_WAITING + 10)]
+
+    for data in many:  # at once: nothing is sent before the test waits
+        node.publish(data)
+    await until(lambda: len(link.messages(SENDER)) == MAX_WAITING)
+
+    assert link.messages(SENDER) == many[10:]
+    assert node.counts.dropped == 10
+    node.close()
+
+
+async def test_a_peer_that_takes_nothing_is_left_after_three_tries() -> None:
+    link = Recorder(open=False)
+    node = gossip(link)
+    node.add(SENDER)
+
+    for version in range(3):
+        node.publish(said(1, version))
+        await until(lambda count=version + 1: node.counts.dropped == count)
+    await until(lambda: bool(link.dropped))
+
+    assert link.dropped == [SENDER]
+    node.close()
+
+
+async def test_a_batch_holds_what_a_request_may_have() -> None:
+    link = Recorder()
+    node = gossip(link)
+    node.add(SENDER)
+    large = [bytes([number]) * 60_000 for number in range(20)]
+
+    for data in large:
+        node.publish(data)
+    await until(lambda: len(link.messages(SENDER)) == 20)
+
+    assert link.messages(SENDER) == large
+    assert max(sum(map(len, batch)) for _, batch in link.sent) <= MAX_BATCH_BYTES < MAX_BODY_BYTES
+    node.close()
+
+
+async def test_what_is_remembered_of_messages_is_bounded() -> None:
+    node = gossip(Recorder())
+
+    for number in range(MAX_SEEN + 100):
+        node.publish(number.to_bytes(4, "big"))
+
+    assert len(node.seen) == MAX_SEEN
+
+
+@pytest.mark.parametrize(
+    "body", [b"\0", b"\0\0\0\1", b"\0\1\0\0" + bytes(65536), b"\0\0\0\0" * (MAX_BATCH + 1), sized(b"x") + b"\0\0"]
+)
+async def test_a_batch_that_is_none_is_refused_whole(body: bytes) -> None:
+    heard = list[Announcement]()
+    node = gossip(Recorder(), heard)
+    node.add(SENDER)
+
+    with pytest.raises(Malformed):
+        node.received(SENDER, sized(said(1)) + body)
+
+    assert not heard
+    node.close()
+
+
+async def test_a_burst_of_100_messages_reaches_every_node_of_a_line() -> None:
+    """Ten nodes, each knowing its neighbours only."""
+    async with town() as place:
+        nodes = [await place.node(number) for number in range(1, 11)]
+        for left, right in pairwise(nodes):
+            await left.link.dial(place.address(right))
+        await until(lambda: all(len(node.known) >= 1 + (0 < i < 9) for i, node in enumerate(nodes)))
+        started = time.monotonic()
+
+        for version in range(100):
+            nodes[0].announce(NewVersion(Version(version), Digest(bytes([version]) * 32)))
+        heard = [place.heard[node.peer] for node in nodes[1:]]
+        await until(lambda: all(len({news.version for news in each}) == 100 for each in heard))
+
+        assert time.monotonic() - started < 10
+        assert sum(node.gossip.counts.dropped + node.gossip.counts.throttled for node in nodes) == 0

@@ -1,0 +1,212 @@
+"""Nodes that find each other, say who they are, and ask each other for things, over a wire in memory."""
+
+import asyncio
+
+import pytest
+
+from ledger.base import Address, Digest, Version
+from node.errors import Malformed, NotFound
+from node.p2p.addresses import peer_id_bytes
+from node.p2p.announcements import NewVersion, Offers
+from node.p2p.content import PIECE_BYTES, Kind, Piece
+from node.p2p.identity import make_statement
+from node.p2p.network import MAX_PEERS_PER_NODE
+from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
+from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, account, town, until
+
+FILE = Digest(b"\x07" * 32)
+DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
+
+
+def knows(one: object, other: object) -> bool:
+    return other.peer in one.known  # type: ignore[attr-defined]
+
+
+async def test_nodes_that_share_a_bootstrap_peer_find_each_other() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        place.registry.bootstrap.append(place.address(first))
+        second, third = await place.node(2), await place.node(3)
+
+        await until(lambda: knows(second, third) and knows(third, second))
+
+        assert first.known[second.peer].node == account(2).address
+        assert {said.statement.node for said in third.book.live()} >= {account(1).address, account(2).address}
+
+
+async def test_a_user_names_a_peer_where_the_chain_names_none() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        second = await place.node(2, bootstrap=(place.address(first),))
+
+        await until(lambda: knows(first, second) and knows(second, first))
+
+
+async def test_who_has_no_part_in_the_run_is_not_taken() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        stranger = await place.node(2, member=False, bootstrap=(place.address(first),))
+
+        await until(lambda: first.link.asked[IDENTITY] > 0 and not first.link.connected)  # type: ignore[attr-defined]
+
+        assert not first.known and not stranger.known
+
+
+async def test_a_peer_whose_node_leaves_the_run_is_left() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        second = await place.node(2, bootstrap=(place.address(first),))
+        await until(lambda: knows(first, second) and knows(second, first))
+
+        place.registry.members.discard(Address(account(2).address))
+
+        await until(lambda: not first.known)
+
+
+async def test_somebody_elses_statement_does_not_open_the_door() -> None:
+    async with town() as place:
+        first, victim = await place.node(1), await place.node(2)
+        thief = place.wire.link("a thief", Nobody())
+        statement = make_statement(account(2), STAKING, victim.peer, BLOCK_TIME)
+        await thief.dial(place.address(first))
+
+        with pytest.raises(NotFound):
+            await thief.ask(first.peer, IDENTITY, statement.encode())
+
+        for protocol in (GOSSIP, PEERS, CONTENT, FORWARD, REACH):
+            with pytest.raises(NotFound):
+                await thief.ask(first.peer, protocol, b"")
+            with pytest.raises(Malformed):
+                await first.asked("a thief", protocol, b"")
+
+
+async def test_one_node_key_is_so_many_peers_and_no_more() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        same = []
+        for number in range(20, 20 + MAX_PEERS_PER_NODE + 1):
+            node = await place.node(number)
+            statement = make_statement(account(2), STAKING, node.peer, BLOCK_TIME)
+            place.registry.members.add(Address(account(2).address))
+            same.append((node.peer, statement.encode()))
+
+        for peer, statement in same[:-1]:
+            await first.asked(peer, IDENTITY, statement)
+        with pytest.raises(Malformed, match="no room"):
+            await first.asked(same[-1][0], IDENTITY, same[-1][1])
+
+
+async def test_a_new_version_is_heard_of_by_everybody() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        others = [await place.node(n, bootstrap=(place.address(first),)) for n in (2, 3, 4)]
+        await until(lambda: all(knows(first, other) and knows(other, first) for other in others))
+
+        others[0].announce(NewVersion(Version(5), Digest(bytes(32))))
+
+        await until(lambda: all(place.heard[node.peer] for node in (first, *others[1:])))
+        assert place.heard[others[2].peer] == [NewVersion(Version(5), Digest(bytes(32)))]
+
+
+async def test_a_file_comes_by_stream_from_who_offers_it() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        worker = await place.node(
+            2, Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA), inbound=False,
+            bootstrap=(place.address(first),),
+        )  # fmt: skip
+        await until(lambda: knows(first, worker) and knows(worker, first))
+        worker.announce(Offers((FILE,)))
+        await until(lambda: bool(first.holders(FILE)))
+
+        assert first.holders(FILE) == (account(2).address,)
+        assert await first.fetch(Kind.FILE, FILE, len(DATA), first.holders(FILE)) == DATA
+
+
+async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> None:
+    async with town() as place:
+        relay = await place.node(1)
+        shelf = Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA)
+        worker = await place.node(2, shelf, inbound=False, bootstrap=(place.address(relay),))
+        asker = await place.node(3, inbound=False, bootstrap=(place.address(relay),))
+        await until(lambda: knows(relay, worker) and knows(relay, asker) and bool(asker.book.live()))
+        await until(lambda: account(2).address in asker.book.heartbeats)
+
+        got = await asker.fetch(Kind.FILE, FILE, len(DATA), [Address(account(2).address)])
+
+        assert got == DATA and worker.peer not in asker.known
+        assert shelf.asked == 3
+
+
+async def test_a_relay_asks_only_peers_that_are_connected_and_only_for_content() -> None:
+    async with town() as place:
+        relay = await place.node(1)
+        asker = await place.node(3, bootstrap=(place.address(relay),))
+        await until(lambda: knows(relay, asker))
+        piece = Piece(Kind.FILE, FILE, 0).encode()
+
+        with pytest.raises(NotFound, match="not connected"):
+            await relay.asked(asker.peer, FORWARD, peer_id_bytes((await place.node(9)).peer) + piece)
+        with pytest.raises(Malformed):
+            await relay.asked(asker.peer, FORWARD, peer_id_bytes(asker.peer) + b"anything else")
+
+
+async def test_content_that_is_too_long_or_does_not_fit_together_is_refused() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        worker = await place.node(
+            2, Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA),
+            bootstrap=(place.address(first),),
+        )  # fmt: skip
+        await until(lambda: knows(first, worker) and knows(worker, first))
+
+        with pytest.raises(NotFound):
+            await first.fetch(Kind.FILE, FILE, len(DATA) - 1, [Address(account(2).address)])
+        with pytest.raises(Malformed):
+            Piece.parse(Piece(Kind.FILE, FILE, 0, PIECE_BYTES + 1).encode())
+        with pytest.raises(Malformed):
+            Piece.parse(b"\x09" + Piece(Kind.FILE, FILE, 0).encode()[1:])
+
+
+async def test_losing_every_bootstrap_peer_leaves_the_others_connected() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        place.registry.bootstrap.append(place.address(first))
+        second, third = await place.node(2), await place.node(3)
+        await until(lambda: knows(second, third) and knows(third, second))
+
+        place.wire.cut(first.peer)
+        await until(lambda: first.peer not in second.known and first.peer not in third.known)
+        second.announce(NewVersion(Version(1), Digest(bytes(32))))
+
+        await until(lambda: bool(place.heard[third.peer]))
+
+
+async def test_a_network_that_is_lost_is_said_to_be_and_asks_nobody() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        second = await place.node(2, bootstrap=(place.address(first),))
+        await until(lambda: knows(second, first))
+
+        second.lost()
+
+        assert not second.known and not second.gossip.neighbours
+        with pytest.raises(NotFound):
+            await second.fetch(Kind.FILE, FILE, 10, [Address(account(1).address)])
+
+
+class Nobody:
+    """Hears and answers nothing."""
+
+    def opened(self, peer: str, dialled: bool) -> None:
+        return None
+
+    def closed(self, peer: str) -> None:
+        return None
+
+    def lost(self) -> None:
+        return None
+
+    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
+        await asyncio.sleep(0)
+        raise NotFound("nobody")

@@ -1,0 +1,129 @@
+"""The libp2p process dies, hangs, is not there: the node notices, and goes on."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from node.errors import Malformed, NotFound
+from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER
+from node.p2p.messages import HEAD, MAX_HEAD_BYTES, ORDERS, REPORTS, Ask, Asked, Ready, decode, encode, sizes
+from node.p2p.protocols import CONTENT
+from tests.p2p.parts import until
+from tests.p2p.sidecars import introduced, sidecars
+
+
+def body_of(frame: bytes) -> tuple[bytes, bytes]:
+    head, body = sizes(frame[: HEAD.size])
+    rest = frame[HEAD.size :]
+    assert len(rest) == head + body
+    return rest[:head], rest[head:]
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_what_the_node_and_its_process_tell_each_other_reads_back() -> None:
+    ask = Ask(1, "a", "/x/1", 10, 500, b"\x00\xff")
+
+    assert decode(ORDERS, *body_of(encode(ask))) == ask
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (b"", b""),
+        (b"[]", b""),
+        (b"null", b""),
+        (b'{"kind": "Ask"}', b""),
+        (b'{"kind": "Start", "host": "a", "port": 1, "allow_private": true}', b""),  # an order, not a report
+        (b'{"kind": "Ready", "peer": "a", "port": 1}', b"a body"),
+        (b'{"kind": "Ready", "peer": "a", "port": true}', b""),
+        (b'{"kind": "Ready", "peer": "a", "port": "1"}', b""),
+        (b'{"kind": "Ready", "peer": "a", "port": 1, "more": 1}', b""),
+        (b"[" * 10_000, b""),
+    ],
+)
+def test_a_frame_that_is_no_report_is_refused(head: bytes, body: bytes) -> None:
+    with pytest.raises(Malformed):
+        decode(REPORTS, head, body)
+
+
+def test_a_frame_over_a_limit_is_neither_sent_nor_read() -> None:
+    with pytest.raises(Malformed):
+        sizes(HEAD.pack(MAX_HEAD_BYTES + 1, 0))
+    with pytest.raises(Malformed):
+        encode(Asked(1, "a", CONTENT, bytes(2 << 20)))
+    assert decode(REPORTS, *body_of(encode(Ready("a", 1)))) == Ready("a", 1)
+
+
+async def test_a_process_that_is_killed_again_and_again_is_begun_anew_and_dialled_again(tmp_path: Path) -> None:
+    async with sidecars(tmp_path, 2, first_pause=0.1) as (one, other):
+        for losses in (1, 2):
+            await introduced(one, other)
+            assert other.sidecar.pid is not None
+            os.kill(other.sidecar.pid, signal.SIGKILL)
+            await until(lambda count=losses: other.losses == count and len(one.gone) == count)
+            with pytest.raises(NotFound):
+                await one.sidecar.ask(other.peer, CONTENT, b"x")
+            with pytest.raises(NotFound, match="libp2p is off"):
+                await other.sidecar.ask(one.peer, CONTENT, b"x")
+            await until(lambda: other.sidecar.address is not None, 60)
+
+        await introduced(one, other)
+        assert await one.sidecar.ask(other.peer, CONTENT, b"x") == b"x"
+        assert other.sidecar.starts == 3
+
+
+async def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.p2p.sidecar.HANG_SECONDS", 3.0)
+    async with sidecars(tmp_path, 1, first_pause=0.1) as (node,):
+        pid = node.sidecar.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+
+        with pytest.raises(NotFound):
+            await node.sidecar.ask("nobody", CONTENT, b"x", seconds=0.2)
+        await until(lambda: node.losses == 1, 30)
+        await until(lambda: node.sidecar.address is not None, 60)
+
+        assert node.sidecar.pid != pid and not is_running(pid)
+
+
+async def test_the_process_goes_with_its_node(tmp_path: Path) -> None:
+    async with sidecars(tmp_path) as (node,):
+        pid = node.sidecar.pid
+
+        assert pid is not None
+    await until(lambda: not is_running(pid))
+
+
+async def test_a_port_that_is_taken_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from node.p2p.sidecar import Listening, Sidecar
+    from tests.p2p.parts import secret
+    from tests.p2p.sidecars import Ear
+
+    async with sidecars(tmp_path) as (node,):
+        ear = Ear()
+        second = Sidecar(Listening("127.0.0.1", node.address.port, True, secret(9)), ear, tmp_path / "second.log")
+        async with second.running():
+            await until(lambda: ear.losses > 0, 60)
+            await until(lambda: "in use" in (second.reason or ""))
+
+        assert second.reason == f"cannot listen on 127.0.0.1:{node.address.port}: Address already in use"
+
+
+async def test_questions_beyond_the_limit_fail_at_once(tmp_path: Path) -> None:
+    async with sidecars(tmp_path, 2) as (one, other):
+        await introduced(one, other)
+        asked = [asyncio.create_task(one.sidecar.ask(other.peer, CONTENT, b"slow")) for _ in range(100)]
+
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+
+        assert answers.count(b"slow") == MAX_REQUESTS_PER_PEER
+        assert sum("at once" in str(answer) for answer in answers) == 100 - MAX_ASKS
+        assert all(answer == b"slow" or isinstance(answer, NotFound) for answer in answers)
+        assert await one.sidecar.ask(other.peer, CONTENT, b"x") == b"x"
