@@ -7,7 +7,7 @@ so that a wrong one is told from the others.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -61,8 +61,10 @@ def require_chain(base: Manifest, links: Sequence[Link]) -> None:
         before = root
 
 
-def pieces(base: Side, links: Sequence[Link], wanted: Collection[int]) -> Iterator[Piece]:
-    """The chunks of the last link's target whose numbers are `wanted`, each verified, in order.
+def pieces(base: Side, links: Sequence[Link]) -> Iterator[Piece]:
+    """The chunks of the last link's target that are not the base's, each verified, in order.
+
+    When it ends, every record of every patch has been looked at: each makes what it should.
 
     Raises:
         WrongPatch: what a patch makes is not what its target has.
@@ -72,22 +74,29 @@ def pieces(base: Side, links: Sequence[Link], wanted: Collection[int]) -> Iterat
     require_chain(base.manifest, links)
     last = links[-1]
     files = {file.name: number for number, file in enumerate(last.target.files)}
-    for key, spot in last.spots.items():
-        if spot.number in wanted:
-            yield Piece(files[key[0]], key[1], _through(base, links, key))
+    for key in dict.fromkeys(key for link in reversed(links) for key in link.spots):
+        data = _through(base, links, key)
+        if data is not None and key in last.spots:
+            yield Piece(files[key[0]], key[1], data)
 
 
-def _through(base: Side, links: Sequence[Link], key: Key) -> bytes:
+def _through(base: Side, links: Sequence[Link], key: Key) -> bytes | None:
+    """The chunk that the links make at `key`; None where none of them has anything to do there."""
     before = base.spots.get(key)
-    data = None if before is None else base.read(key)
+    touched = any(_number(link, key) in link.patch.places for link in links)
+    data = base.read(key) if touched and before is not None else None
     for place, link in enumerate(links):
         try:
             data = _step(link, key, before, data)
         except Malformed as error:
             raise WrongPatch(place, error) from error
         before = link.spots.get(key)
-    assert data is not None  # the last target has the chunk, or it would not be wanted
-    return data
+    return data if touched else None
+
+
+def _number(link: Link, key: Key) -> int | None:
+    spot = link.spots.get(key)
+    return None if spot is None else spot.number
 
 
 def _step(link: Link, key: Key, before: Spot | None, data: bytes | None) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,8 +13,11 @@ from node.shards.patch_sides import Key, Side
 from node.shards.patch_words import Packed, pack
 
 
-def make_patch(base: Side, target: Side, path: Path, most_bytes: int, threads: int) -> int | None:
-    """Writes the patch from `base` to `target` to `path`; its bytes, or None where it would have over `most_bytes`.
+def make_patch(
+    base: Side, target: Side, path: Path, most_bytes: int, threads: int, stop: threading.Event | None = None
+) -> int | None:
+    """Writes the patch from `base` to `target` to `path`; its bytes, or None where it would have over `most_bytes`, or
+    `stop` was set meanwhile.
 
     `threads` read, compare and compress beside each other; memory: some 20 MB each.
 
@@ -24,7 +28,7 @@ def make_patch(base: Side, target: Side, path: Path, most_bytes: int, threads: i
         write_head(file, base.manifest.root, target.manifest.root)
         for chunk, packed in _records(pool, base, target, 2 * threads):
             size += record_bytes(packed)
-            if size > most_bytes:
+            if size > most_bytes or (stop is not None and stop.is_set()):
                 return None
             write_record(file, chunk, packed)
     return size

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node.errors import Malformed, NotFound
-from node.shards.patch_applying import Link, WrongPatch, pieces
+from node.shards.patch_applying import Link, WrongPatch
 from node.shards.patch_file import Patch
 from node.shards.patch_making import make_patch
 from node.shards.patch_sides import Side
 from node.shards.patch_words import compress
-from tests.shards.versions import chunks, links, made, patch, side, versions, weights
+from tests.shards.versions import links, made, news, patch, side, versions, weights
 
 SMALL = 5000  # words
 HEAD = 76
@@ -26,7 +26,7 @@ def test_a_patch_makes_the_later_version_of_the_earlier_one(tmp_path: Path) -> N
 
     assert (found.base, found.target) == (base.manifest.root, target.manifest.root)
     assert list(found.places) == [1, 2]  # not `config`, which is chunk 0
-    assert made(base, [Link(found, target.manifest)]) == chunks(target)
+    assert made(base, [Link(found, target.manifest)]) == news(base, target)
     assert found.path.stat().st_size < target.manifest.size / 50
 
 
@@ -36,14 +36,7 @@ def test_a_chain_makes_the_last_version_of_the_first_one_when_only_that_is_here(
     for between in sides[1:-1]:
         (between.folder / "weights").unlink()
 
-    assert made(sides[0], chain) == chunks(sides[-1])
-
-
-def test_only_wanted_chunks_are_made(tmp_path: Path) -> None:
-    base, target = versions(tmp_path, 2)
-    chain = [Link(patch(base, target, tmp_path / "patch"), target.manifest)]
-
-    assert [(piece.file, piece.chunk) for piece in pieces(base, chain, {2})] == [(1, 1)]
+    assert made(sides[0], chain) == news(sides[0], sides[-1])
 
 
 def test_files_that_come_go_and_change_their_length_are_carried(tmp_path: Path) -> None:
@@ -51,13 +44,17 @@ def test_files_that_come_go_and_change_their_length_are_carried(tmp_path: Path) 
     second = side(tmp_path / "1", coming=b"c" * 999, longer=b"abcdef", stays=b"s" * 100)
     third = side(tmp_path / "2", coming=b"c" * 998 + b"d", going=b"g" * 999, longer=b"abcdeF", stays=b"s" * 100)
 
-    assert made(first, links([first, second, third], tmp_path)) == chunks(third)
+    found = made(first, links([first, second, third], tmp_path))
+
+    assert found == {**news(first, third), (1, 0): b"g" * 999}  # gone for a while
 
 
 def test_a_version_that_went_back_to_old_weights_is_made_too(tmp_path: Path) -> None:
     first, second = versions(tmp_path, 2, SMALL)
 
-    assert made(first, links([first, second, first], tmp_path)) == chunks(first)
+    found = made(first, links([first, second, first], tmp_path))
+
+    assert found == {(1, 0): (first.folder / "weights").read_bytes()}
 
 
 def test_no_patch_is_made_when_it_would_be_too_large(tmp_path: Path) -> None:
@@ -76,7 +73,7 @@ def test_no_patch_is_made_of_what_has_changed_on_this_disk(tmp_path: Path, which
     path.write_bytes(weights(SMALL, seed=7))
 
     with pytest.raises(NotFound, match="has changed on this disk"):
-        make_patch(*sides, tmp_path / "patch", 1 << 20, 1)
+        make_patch(sides[0], sides[1], tmp_path / "patch", 1 << 20, 1)
 
 
 def test_a_base_that_has_changed_on_this_disk_is_no_fault_of_the_patch(tmp_path: Path) -> None:
@@ -150,7 +147,7 @@ def test_a_patch_with_a_wrong_byte_never_gives_a_wrong_version(
         found = made(base, [Link(Patch.read(path), target.manifest)])
     except Malformed:
         return
-    assert found == chunks(target)  # a bit of a zstd frame that says nothing
+    assert found == news(base, target)  # a bit of a zstd frame that says nothing
 
 
 def test_a_patch_of_other_versions_than_asked_for_is_wrong(tmp_path: Path) -> None:
@@ -222,3 +219,17 @@ def test_what_is_no_patch_is_refused(tmp_path: Path, data: bytes) -> None:
 
     with pytest.raises(Malformed, match="not a patch"):
         Patch.read(tmp_path / "patch")
+
+
+def test_a_wrong_record_is_found_when_the_last_version_has_no_such_chunk(tmp_path: Path) -> None:
+    first = side(tmp_path / "0", a=weights(50, 1), b=weights(50, 2))
+    second = side(tmp_path / "1", a=weights(50, 1), b=weights(50, 3))
+    third = side(tmp_path / "2", a=weights(50, 4))
+    chain = links([first, second, third], tmp_path)
+    path = chain[0].patch.path
+    wrong = compress(weights(50, 5))
+    path.write_bytes(path.read_bytes()[:HEAD] + struct.pack("<IIBIII", 1, 0, 0, len(wrong), 0, 0) + wrong)
+
+    with pytest.raises(WrongPatch, match="makes a wrong chunk 1") as caught:
+        made(first, [Link(Patch.read(path), second.manifest), chain[1]])
+    assert caught.value.place == 0

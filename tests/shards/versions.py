@@ -1,6 +1,7 @@
 """Checkpoints that differ little, and patches between them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -49,23 +50,18 @@ def patch(base: Side, target: Side, path: Path) -> Patch:
 
 def links(sides: Sequence[Side], folder: Path) -> list[Link]:
     """From each to the next."""
-    pairs = zip(sides, sides[1:], strict=False)
+    pairs = pairwise(sides)
     return [Link(patch(*pair, folder / f"{number}.patch"), pair[1].manifest) for number, pair in enumerate(pairs)]
 
 
-def changed_numbers(base: Side, target: Side) -> set[int]:
-    """Of the chunks that the target has and the base does not."""
-    known = {spot.digest for spot in base.spots.values()}
-    return {spot.number for spot in target.spots.values() if spot.digest not in known}
-
-
 def made(base: Side, chain: Sequence[Link]) -> dict[tuple[int, int], bytes]:
-    """What the chain makes of the base, by file and chunk."""
-    everything = range(chain[-1].target.chunks)
-    return {(piece.file, piece.chunk): piece.data for piece in pieces(base, chain, everything)}
+    """What the chain makes of the base, by file and chunk; what it leaves alone is not in it."""
+    return {(piece.file, piece.chunk): piece.data for piece in pieces(base, chain)}
 
 
-def chunks(target: Side) -> dict[tuple[int, int], bytes]:
-    """What a chain that ends with `target` should make, by file and chunk."""
+def news(base: Side, target: Side) -> dict[tuple[int, int], bytes]:
+    """The chunks of `target` that `base` does not have at their places, by file and chunk."""
     names = [file.name for file in target.manifest.files]
-    return {(names.index(key[0]), key[1]): target.read(key) for key in target.spots}
+    changed = {key for key, spot in target.spots.items() if base.spots.get(key, spot).digest != spot.digest}
+    changed |= target.spots.keys() - base.spots.keys()
+    return {(names.index(key[0]), key[1]): target.read(key) for key in changed}
