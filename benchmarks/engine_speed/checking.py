@@ -21,7 +21,7 @@ from .plain import Plain
 from .prompts import Round, draw
 from .timing import Runs
 
-LOGIT_ROWS = 128  # of full-vocabulary logits at once, as the engines take them
+LOGIT_ROWS = 256  # of full-vocabulary logits at once, as the engines take them
 
 
 class Bare:

@@ -16,8 +16,8 @@ from node.engines.forward import Forward, Prefilled, Prompt, bfloat16_rows, cont
 from node.engines.scoring import TokenScores, weigh
 from node.rollouts.rollout import Replay, Rollout
 
-SLOTS_AT_ONCE = 1 << 13  # keys and values of a batch of rollouts, prompts included
-ROWS_AT_ONCE = 128  # rows of full-vocabulary logits
+SLOTS_AT_ONCE = 1 << 12  # keys and values of a batch of rollouts, prompts included; more falls out of a CPU's caches
+ROWS_AT_ONCE = 256  # rows of full-vocabulary logits: fewer multiply slower
 
 
 def batches(rollouts: Sequence[Rollout]) -> Iterator[list[int]]:
