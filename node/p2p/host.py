@@ -1,7 +1,8 @@
-"""The libp2p process: `python -m node.p2p.host ORDERS LIFE`, which `sidecar` starts.
+"""The libp2p process: `python -m node.p2p.host ORDERS LIFE LISTENER`, which `sidecar` starts.
 
-ORDERS is the descriptor of a socket pair. LIFE is that of a pipe which ends when the node is gone; then this process
-goes too, whatever it is doing. It knows nothing of chain, roles or files: whoever takes it over has connections.
+ORDERS is the descriptor of a socket pair, LISTENER that of a socket which listens. LIFE is that of a pipe which ends
+when the node is gone; then this process goes too, whatever it is doing. It knows nothing of chain, roles or files:
+whoever takes it over has connections.
 """
 
 import itertools
@@ -49,11 +50,11 @@ ALIVE_SECONDS = 1.0
 
 
 def main() -> None:
-    orders, life = (int(argument) for argument in sys.argv[1:])
+    orders, life, listener = (int(argument) for argument in sys.argv[1:])
     threading.Thread(target=_follow, args=(life,), daemon=True).start()
     logging.disable(logging.CRITICAL)  # py-libp2p has a line for whatever a peer does: it could fill the disk
-    with socket.socket(fileno=orders) as connection:
-        trio.run(_serve, connection)
+    with socket.socket(fileno=orders) as connection, socket.socket(fileno=listener) as listening:
+        trio.run(_serve, connection, listening)
 
 
 def _follow(life: int) -> None:
@@ -71,8 +72,9 @@ def bound_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-async def _serve(connection: socket.socket) -> None:
+async def _serve(connection: socket.socket, listening: socket.socket) -> None:
     connection.setblocking(False)
+    listening.setblocking(False)
     node = trio.SocketStream(trio.socket.from_stdlib_socket(connection))
     start = await _order(node)
     if not isinstance(start, Start):
@@ -81,7 +83,7 @@ async def _serve(connection: socket.socket) -> None:
     async with trio.open_nursery() as nursery:
         host = Host(send, nursery)
         nursery.start_soon(_write, node, receive)
-        await host.start(start)
+        await host.start(start, listening)
         nursery.start_soon(host.report)
         while (order := await _order(node)) is not None:
             host.obey(order)
@@ -131,16 +133,12 @@ class Host:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     questions: dict[int, _Question] = field(default_factory=dict)
 
-    async def start(self, order: Start) -> None:
+    async def start(self, order: Start, listening: socket.socket) -> None:
         upgrader, peer = make_upgrader(order.body)
         self.switch = Switch(upgrader, peer, order.allow_private, self.reports.send, self.asked, self.nursery)
-        try:
-            port = await self.switch.listen(order.host, order.port)
-        except OSError as error:
-            print(f"cannot listen on {order.host}:{order.port}: {error.strerror}", file=sys.stderr, flush=True)
-            os._exit(1)
+        self.switch.listen(listening)
         bound_memory()
-        await self.reports.send(Ready(peer, port))
+        await self.reports.send(Ready(peer))
 
     async def report(self) -> None:
         while True:

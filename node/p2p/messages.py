@@ -21,10 +21,8 @@ ANSWERED, REFUSED, BUSY = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Listen on `host` and `port`; `body` is the Ed25519 secret. First of all, and once."""
+    """Take connections; `body` is the Ed25519 secret. First of all, and once."""
 
-    host: str
-    port: int
     allow_private: bool
     body: bytes
 
@@ -73,7 +71,6 @@ class Reply:
 @dataclass(frozen=True, slots=True)
 class Ready:
     peer: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)

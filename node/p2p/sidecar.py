@@ -12,14 +12,15 @@ import random
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from node.errors import Malformed, NotFound, StoreError
+from node.errors import ConfigError, Malformed, NotFound, StoreError
 from node.log import event, warn
-from node.p2p.addresses import PeerAddress
+from node.p2p.addresses import PeerAddress, peer_id
+from node.p2p.keys import public_key_of
 from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, REQUEST_SECONDS
 from node.p2p.link import ASK_SECONDS, Listener
 from node.p2p.messages import (
@@ -48,6 +49,7 @@ from node.p2p.messages import (
 )
 
 HOST = "node.p2p.host"
+BACKLOG = 128
 OURS = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
 START_SECONDS = 60.0
 HANG_SECONDS = 15.0  # without a word of a process that says every second that it is alive
@@ -60,12 +62,33 @@ MARGIN_SECONDS = 2.0  # for the process itself to say that time is over
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where the process listens, and by which key (`secret`, Ed25519)."""
+    """The socket on which the process takes connections, and by which key (`secret`, Ed25519).
 
-    host: str
-    port: int
+    The socket is the node's, so that the port stays the same however often the process is begun anew.
+    """
+
+    socket: socket.socket
     allow_private: bool
     secret: bytes = field(repr=False)
+
+    @property
+    def address(self) -> PeerAddress:
+        host, port = self.socket.getsockname()[:2]
+        return PeerAddress(str(host), int(port), peer_id(public_key_of(self.secret)))
+
+
+@contextmanager
+def listening(host: str, port: int, allow_private: bool, secret: bytes) -> Iterator[Listening]:
+    """Listens while the block runs; port 0 takes a free one. Raises: ConfigError: the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        taken = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {host}:{port} for libp2p: {error.strerror}; choose another --p2p-port, or --no-p2p"
+        ) from error
+    with taken:
+        yield Listening(taken, allow_private, secret)
 
 
 @dataclass(slots=True)
@@ -115,12 +138,12 @@ class Sidecar:
         """One process, from its start to its end; why it ended."""
         ours, theirs = socket.socketpair()
         life, held = os.pipe()
+        handed = (theirs.fileno(), life, self.listening.socket.fileno())
         try:
             with theirs, self.log.open("wb") as output:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", HOST, str(theirs.fileno()), str(life), stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output, stderr=output, pass_fds=(theirs.fileno(), life), env=_environment(),
-                    start_new_session=True,
+                    sys.executable, "-m", HOST, *map(str, handed), stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output, stderr=output, pass_fds=handed, env=_environment(), start_new_session=True,
                 )  # fmt: skip
         except OSError as error:
             ours.close()
@@ -132,17 +155,15 @@ class Sidecar:
         try:
             reason = await self._converse(ours)
         finally:
-            os.close(held)
             await _ended(process)
+            os.close(held)
         return self._last_words(process.returncode) if reason is None else reason
 
     async def _converse(self, ours: socket.socket) -> str | None:
         """Until the process ends, whose own words say why then, or until it has to be ended, which is said."""
         reader, self._writer = await asyncio.open_connection(sock=ours)
         try:
-            self._send(Start(
-                self.listening.host, self.listening.port, self.listening.allow_private, self.listening.secret
-            ))  # fmt: skip
+            self._send(Start(self.listening.allow_private, self.listening.secret))
             await self._hear(reader, START_SECONDS)
             while True:
                 await self._hear(reader, HANG_SECONDS)
@@ -163,10 +184,9 @@ class Sidecar:
 
     def _take(self, report: Report) -> None:
         match report:
-            case Ready(peer, port):
-                self.address = PeerAddress(self.listening.host, port, peer)
-                self.reason = None
-                event("libp2p on", peer=peer, port=port)
+            case Ready(peer):
+                self.address, self.reason = self.listening.address, None
+                event("libp2p on", peer=peer, port=self.address.port)
             case Opened(peer, _, dialled):
                 self.listener.opened(peer, dialled)
             case Closed(peer):

@@ -1,5 +1,6 @@
 """All connections of the libp2p process: accepted, dialled, counted and closed."""
 
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -25,7 +26,6 @@ from node.transport.addresses import is_public, subscriber
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
-BACKLOG = 128
 ACCEPT_PAUSE_SECONDS = 0.05  # when the process is out of file descriptors
 
 Tell = Callable[[Report], Awaitable[None]]
@@ -45,11 +45,9 @@ class Switch:
     shaking: list[str] = field(default_factory=list)  # addresses of connections that are not secured yet
     refused: int = 0
 
-    async def listen(self, host: str, port: int) -> int:
-        """Accepts connections from now on; the port. Raises: OSError."""
-        (listener,) = await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
-        self.nursery.start_soon(self._accept, listener)
-        return int(listener.socket.getsockname()[1])
+    def listen(self, listening: socket.socket) -> None:
+        """Takes connections from now on."""
+        self.nursery.start_soon(self._accept, trio.SocketListener(trio.socket.from_stdlib_socket(listening)))
 
     async def _accept(self, listener: trio.SocketListener) -> None:
         while True:
@@ -109,13 +107,13 @@ class Switch:
             if not self.allow_private and not is_public(str(where[0])):
                 refusal = OSError(f"{where[0]} is not public; only --allow-private (devnets) permits it")
                 continue
-            socket = trio.socket.socket(family, kind, protocol)
+            connection = trio.socket.socket(family, kind, protocol)
             try:
-                await socket.connect(where)
-                return trio.SocketStream(socket), subscriber(str(where[0]))
+                await connection.connect(where)
+                return trio.SocketStream(connection), subscriber(str(where[0]))
             except OSError as error:
                 refusal = error
-                socket.close()
+                connection.close()
         raise refusal
 
     async def _keep(self, connection: Connection, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:

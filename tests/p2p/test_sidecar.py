@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from node.errors import Malformed, NotFound
+from node.errors import ConfigError, Malformed, NotFound
 from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER
 from node.p2p.messages import HEAD, MAX_HEAD_BYTES, ORDERS, REPORTS, Ask, Asked, Ready, decode, encode, sizes
 from node.p2p.protocols import CONTENT
-from tests.p2p.parts import until
-from tests.p2p.sidecars import introduced, sidecars
+from node.p2p.sidecar import Sidecar, listening
+from tests.p2p.parts import secret, until
+from tests.p2p.sidecars import Ear, introduced, sidecars
 
 
 def body_of(frame: bytes) -> tuple[bytes, bytes]:
@@ -39,11 +40,12 @@ def test_what_the_node_and_its_process_tell_each_other_reads_back() -> None:
         (b"[]", b""),
         (b"null", b""),
         (b'{"kind": "Ask"}', b""),
-        (b'{"kind": "Start", "host": "a", "port": 1, "allow_private": true}', b""),  # an order, not a report
-        (b'{"kind": "Ready", "peer": "a", "port": 1}', b"a body"),
-        (b'{"kind": "Ready", "peer": "a", "port": true}', b""),
-        (b'{"kind": "Ready", "peer": "a", "port": "1"}', b""),
-        (b'{"kind": "Ready", "peer": "a", "port": 1, "more": 1}', b""),
+        (b'{"kind": "Start", "allow_private": true}', b""),  # an order, not a report
+        (b'{"kind": "Ready", "peer": "a"}', b"a body"),
+        (b'{"kind": "Ready", "peer": 1}', b""),
+        (b'{"kind": "Alive", "connections": true, "refused": 0}', b""),
+        (b'{"kind": "Alive", "connections": "1", "refused": 0}', b""),
+        (b'{"kind": "Ready", "peer": "a", "more": 1}', b""),
         (b"[" * 10_000, b""),
     ],
 )
@@ -57,7 +59,7 @@ def test_a_frame_over_a_limit_is_neither_sent_nor_read() -> None:
         sizes(HEAD.pack(MAX_HEAD_BYTES + 1, 0))
     with pytest.raises(Malformed):
         encode(Asked(1, "a", CONTENT, bytes(2 << 20)))
-    assert decode(REPORTS, *body_of(encode(Ready("a", 1)))) == Ready("a", 1)
+    assert decode(REPORTS, *body_of(encode(Ready("a")))) == Ready("a")
 
 
 async def test_a_process_that_is_killed_again_and_again_is_begun_anew_and_dialled_again(tmp_path: Path) -> None:
@@ -101,19 +103,23 @@ async def test_the_process_goes_with_its_node(tmp_path: Path) -> None:
     await until(lambda: not is_running(pid))
 
 
-async def test_a_port_that_is_taken_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    from node.p2p.sidecar import Listening, Sidecar
-    from tests.p2p.parts import secret
-    from tests.p2p.sidecars import Ear
+def test_a_port_that_is_taken_is_said() -> None:
+    with (
+        listening("127.0.0.1", 0, True, secret(1)) as first,
+        pytest.raises(ConfigError, match="choose another --p2p-port"),
+        listening("127.0.0.1", first.address.port, True, secret(2)),
+    ):
+        pass
 
-    async with sidecars(tmp_path) as (node,):
+
+async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with listening("127.0.0.1", 0, True, b"no key") as socket:
         ear = Ear()
-        second = Sidecar(Listening("127.0.0.1", node.address.port, True, secret(9)), ear, tmp_path / "second.log")
-        async with second.running():
-            await until(lambda: ear.losses > 0, 60)
-            await until(lambda: "in use" in (second.reason or ""))
+        node = Sidecar(socket, ear, tmp_path / "log")
+        async with node.running():
+            await until(lambda: node.starts == 2, 60)
 
-        assert second.reason == f"cannot listen on 127.0.0.1:{node.address.port}: Address already in use"
+        assert "Error" in (node.reason or "")
 
 
 async def test_questions_beyond_the_limit_fail_at_once(tmp_path: Path) -> None:
