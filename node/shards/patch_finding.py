@@ -11,7 +11,7 @@ from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.shards.client import Downloader
 from node.shards.patch_file import Patch
-from node.shards.patch_shelf import PatchShelf, Span
+from node.shards.patch_index import PatchIndex, Span
 
 FILE = "patch"  # the one file of a checkpoint that is a patch
 ASKED = 8  # sources asked for a patch beside each other
@@ -45,12 +45,12 @@ class PatchFinder:
     """Looks at the sources of `downloader`, and fetches into its store."""
 
     downloader: Downloader
-    shelf: PatchShelf
+    index: PatchIndex
 
     async def candidates(self, span: Span) -> list[Candidate]:
         """Whatever is named for the span: first what most name, then what the first sources do. This node's own comes
         alone."""
-        own = self.shelf.find(span)
+        own = self.index.find(span)
         if own is not None and await asyncio.to_thread(self.downloader.store.complete, own) is not None:
             return [Candidate(own, ())]
         by_root: dict[Digest, list[str]] = {}
@@ -125,7 +125,9 @@ class PatchFinder:
 
     def _hasty(self) -> Downloader:
         """As the node's own, but less patient; what it learns of sources is shared."""
-        pace = replace(self.downloader.pace, patience_seconds=PATIENCE_SECONDS)
+        pace = replace(
+            self.downloader.pace, patience_seconds=min(PATIENCE_SECONDS, self.downloader.pace.patience_seconds)
+        )
         hasty = replace(self.downloader, pace=pace, base=None)
         hasty.selection = self.downloader.selection
         return hasty

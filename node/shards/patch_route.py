@@ -6,11 +6,11 @@ from aiohttp import web
 
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
-from node.shards.patch_shelf import PatchShelf, Span
+from node.shards.patch_index import PatchIndex, Span
 from node.shards.server import MAX_WAIT_SECONDS, OCTETS
 
 
-def add_patch_route(app: web.Application, shelf: PatchShelf) -> None:
+def add_patch_route(app: web.Application, index: PatchIndex) -> None:
     """Adds `/v1/patches/{target}?from={base}&wait=seconds` to `app`: 32 bytes, the root of such a patch.
 
     Roots are 64 lower-case hex digits; anything else, and any other query, is refused. Only for a patch that is being
@@ -23,7 +23,7 @@ def add_patch_route(app: web.Application, shelf: PatchShelf) -> None:
         wait = query.pop("wait", "0")
         if query or len(request.query) > 2 or not re.fullmatch("[0-9]{1,2}", wait) or int(wait) > MAX_WAIT_SECONDS:
             raise Malformed(f"query: only from=ROOT and wait=0 to {MAX_WAIT_SECONDS} seconds")
-        root = await shelf.wait_for(span, int(wait))
+        root = await index.wait_for(span, int(wait))
         if root is None:
             raise NotFound(f"no patch from {span.base.hex()} to {span.target.hex()} is here")
         return web.Response(body=root, content_type=OCTETS)

@@ -20,8 +20,8 @@ from node.shards.client import Downloader
 from node.shards.layout import disk
 from node.shards.patch_applying import Link, Piece, WrongPatch, pieces
 from node.shards.patch_finding import FILE, Found, PatchFinder
+from node.shards.patch_index import PatchIndex, Span
 from node.shards.patch_making import make_patch
-from node.shards.patch_shelf import PatchShelf, Span
 from node.shards.patch_sides import Side
 
 MAX_CHAIN = 8  # patches one after the other: who is further behind takes the full version
@@ -42,12 +42,12 @@ class Patching:
     """Of one node's `downloader` and its store."""
 
     downloader: Downloader
-    shelf: PatchShelf
+    index: PatchIndex
     _finder: PatchFinder = field(init=False)
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._finder = PatchFinder(self.downloader, self.shelf)
+        self._finder = PatchFinder(self.downloader, self.index)
 
     # --- Making
 
@@ -59,21 +59,21 @@ class Patching:
         Raises: StoreError.
         """
         span, stop = Span(base, target), threading.Event()
-        with self.shelf.expecting([span]):
+        with self.index.expecting([span]):
             try:
                 return await asyncio.to_thread(self._make, span, stop)
             finally:
                 stop.set()  # its thread goes on when the task is cancelled
 
     def _make(self, span: Span, stop: threading.Event) -> int | None:
-        if span.base == span.target or self.shelf.find(span) is not None:
+        if span.base == span.target or self.index.find(span) is not None:
             return None
         threads = max(1, min(MAX_THREADS, (os.cpu_count() or 1) - 1))
-        with disk("cannot make a patch"), self.shelf.staged() as folder, suppress(NotFound):
+        with disk("cannot make a patch"), self.index.staged() as folder, suppress(NotFound):
             base, target = self._side(span.base), self._side(span.target)
             size = make_patch(base, target, folder / FILE, int(MAX_SHARE * target.manifest.size), threads, stop)
             if size is not None:
-                self.shelf.put(span, self.downloader.store.add(folder))
+                self.index.put(span, self.downloader.store.add(folder))
                 return size
         return None
 
@@ -100,7 +100,7 @@ class Patching:
                 return Patched()
             await self.downloader.begin(target)
             spans = [Span(*pair) for pair in pairwise(way)]
-            with self.shelf.expecting(spans):
+            with self.index.expecting(spans):
                 try:
                     return await self._bring(spans)
                 except (NotFound, StoreError, Malformed, TimeoutError) as error:
@@ -130,7 +130,7 @@ class Patching:
         with ExitStack() as kept:
             for span, candidates in zip(spans, named, strict=True):
                 for candidate in candidates:
-                    kept.enter_context(self.shelf.fetching(candidate.root))
+                    kept.enter_context(self.index.fetching(candidate.root))
                 left = allowed - sum(each.moved_bytes for each in found)
                 found.append(await self._finder.fetch(span, candidates, left))
             await self._apply(found)
@@ -155,10 +155,10 @@ class Patching:
         except WrongPatch as error:
             wrong = chain[error.place]
             self._finder.ban(wrong.candidate, error)
-            await asyncio.to_thread(self.shelf.drop, wrong.span)
+            await asyncio.to_thread(self.index.drop, wrong.span)
             raise
         for found in chain:
-            await asyncio.to_thread(self.shelf.put, found.span, found.candidate.root)
+            await asyncio.to_thread(self.index.put, found.span, found.candidate.root)
 
     def _write_next(self, made: Iterator[Piece], target: Digest) -> bool:
         """Whether there was one."""

@@ -30,11 +30,11 @@ class Span(NamedTuple):
     target: Digest
 
 
-class PatchShelf:
+class PatchIndex:
     """Which patches are here. Looked at and waited for from one event loop; `put`, `keep` and `staged` block."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens or creates the shelf; one process has it at a time. Raises: StoreError."""
+        """Opens or creates the index; one process has it at a time. Raises: StoreError."""
         self._folder = folder
         self._found: dict[Span, Digest] = {}
         self._under_way: dict[Span, asyncio.Event] = {}
