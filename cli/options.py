@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
     from ledger.base import Address, Ledger
-    from node.config import Home
+    from node.config import Home, Libp2p
     from node.engines.choice import EngineChoice
 
 PASSWORD_VARIABLE = "INTELLECT_NODE_PASSWORD"
@@ -78,6 +78,17 @@ Quota = Annotated[
         metavar="SIZE",
     ),
 ]
+Peer = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--peer", help="A peer to begin with, as /ip4/HOST/tcp/PORT/p2p/ID, beside those on chain; repeat it."
+    ),
+]
+P2pPort = Annotated[int, typer.Option("--p2p-port", help="Port of libp2p; 0 takes a free one.", min=0, max=65535)]
+NoP2p = Annotated[bool, typer.Option("--no-p2p", help="No libp2p: only the chain's record and HTTP.")]
+NoInbound = Annotated[
+    bool, typer.Option("--no-inbound", help="Nobody can connect to this machine: announce no URL, only dial out.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -94,6 +105,20 @@ def engine_of(name: str, threads: int | None, gpus: str | None, ranks: int) -> "
     choice = EngineChoice(name, threads, numbers, ranks)
     choice.require_possible()
     return choice
+
+
+def libp2p_of(peers: list[str] | None, port: int, off: bool) -> "Libp2p":
+    """What the options amount to. Raises: ConfigError: a peer's address is none."""
+    from node.config import Libp2p
+    from node.errors import ConfigError, Malformed
+    from node.p2p.addresses import parse_multiaddr
+
+    for peer in peers or ():
+        try:
+            parse_multiaddr(peer)
+        except Malformed as error:
+            raise ConfigError(f"--peer: {error}") from None
+    return Libp2p(not off, port, tuple(peers or ()))
 
 
 def home_of(folder: Path | None) -> "Home":

@@ -14,8 +14,12 @@ from cli.options import (
     EngineName,
     Gpus,
     HomeFolder,
+    NoInbound,
+    NoP2p,
     NoServe,
+    P2pPort,
     PasswordFile,
+    Peer,
     Quota,
     Rpc,
     RunId,
@@ -26,6 +30,7 @@ from cli.options import (
     connect,
     engine_of,
     home_of,
+    libp2p_of,
     password,
 )
 
@@ -33,7 +38,7 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
     from ledger.base import Ledger
-    from node.config import Home, Settings, Sharing
+    from node.config import Home, Libp2p, Settings, Sharing
 
 ROLES = {"join": "worker", "validate": "validator", "train": "trainer", "relay": "relay"}  # by command
 
@@ -56,6 +61,10 @@ def join(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    peer: Peer = None,
+    p2p_port: P2pPort = 0,
+    no_p2p: NoP2p = False,
+    no_inbound: NoInbound = False,
     upload_limit: UploadLimit = None,
     no_serve: NoServe = False,
     quota: Quota = None,
@@ -77,8 +86,9 @@ def join(
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota)
-    )
+        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota),
+        libp2p_of(peer, p2p_port, no_p2p), inbound=not no_inbound,
+    )  # fmt: skip
     work = run_worker(settings, _connector(rpc, deployment, place), provider, node, choice, cheat)
     _run("worker", work, log_json)
 
@@ -95,6 +105,9 @@ def validate(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    peer: Peer = None,
+    p2p_port: P2pPort = 0,
+    no_p2p: NoP2p = False,
     upload_limit: UploadLimit = None,
     no_serve: NoServe = False,
     quota: Quota = None,
@@ -110,8 +123,9 @@ def validate(
     choice = engine_of(engine, threads, gpus, tensor_parallel)
     place, account = _account(home, wallet, password_file)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota)
-    )
+        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota),
+        libp2p_of(peer, p2p_port, no_p2p),
+    )  # fmt: skip
     work = run_validator(settings, _connector(rpc, deployment, place), account, choice)
     _run("validator", work, log_json)
 
@@ -129,6 +143,9 @@ def train(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    peer: Peer = None,
+    p2p_port: P2pPort = 0,
+    no_p2p: NoP2p = False,
     upload_limit: UploadLimit = None,
     no_serve: AlwaysServes = False,
     quota: Quota = None,
@@ -152,8 +169,9 @@ def train(
     place, account = _account(home, wallet, password_file)
     base = resolve(model, event)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota)
-    )
+        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota),
+        libp2p_of(peer, p2p_port, no_p2p),
+    )  # fmt: skip
     plan = training(model, base, batch, learning_rate)
     _run("trainer", run_trainer(settings, _connector(rpc, deployment, place), account, plan), log_json)
 
@@ -170,6 +188,9 @@ def relay(
     port: Port = 0,
     advertise: Advertise = None,
     allow_private: AllowPrivate = False,
+    peer: Peer = None,
+    p2p_port: P2pPort = 0,
+    no_p2p: NoP2p = False,
     upload_limit: UploadLimit = None,
     no_serve: AlwaysServes = False,
     quota: Quota = None,
@@ -181,8 +202,9 @@ def relay(
     _require_serving(no_serve, "a relay is there to serve weights")
     place, account = _account(home, wallet, password_file)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, None, _sharing(upload_limit, no_serve, quota)
-    )
+        place, run, host, port, advertise, allow_private, None, _sharing(upload_limit, no_serve, quota),
+        libp2p_of(peer, p2p_port, no_p2p),
+    )  # fmt: skip
     _run("relay", run_relay(settings, _connector(rpc, deployment, place), account), log_json)
 
 
@@ -217,10 +239,14 @@ def _settings(
     allow_private: bool,
     threads: int | None,
     sharing: "Sharing",
+    libp2p: "Libp2p",
+    inbound: bool = True,
 ) -> "Settings":
     from node.config import Settings
 
-    return Settings(home, run, host, port, advertise, allow_private, threads, sharing=sharing)
+    return Settings(
+        home, run, host, port, advertise, allow_private, threads, sharing=sharing, libp2p=libp2p, inbound=inbound
+    )
 
 
 def _sharing(upload_limit: float | None, no_serve: bool, quota: int | None) -> "Sharing":

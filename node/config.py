@@ -63,6 +63,11 @@ class StateFolder:
         return self.folder / "rollouts"
 
     @property
+    def incoming(self) -> Path:
+        """Rollout files that are being received, a folder each."""
+        return self.folder / "incoming"
+
+    @property
     def cases(self) -> Path:
         return self.folder / "cases"
 
@@ -80,6 +85,21 @@ class StateFolder:
         return self.folder / "engine"
 
     @property
+    def peer_key(self) -> Path:
+        """The libp2p key, an Ed25519 secret."""
+        return self.folder / "peer.key"
+
+    @property
+    def peer_log(self) -> Path:
+        """What the libp2p process prints."""
+        return self.folder / "libp2p.log"
+
+    @property
+    def peers(self) -> Path:
+        """How the role stands among its peers, for `status`."""
+        return self.folder / "peers.json"
+
+    @property
     def lock(self) -> Path:
         return self.folder / "lock"
 
@@ -91,6 +111,15 @@ class Sharing:
     upload_limit: float | None = None  # bytes a second, of all weights and files that this process sends
     weights: bool = True  # are served; rollout files are handed out in any case
     quota_bytes: int | None = None  # of the disk, for weights
+
+
+@dataclass(frozen=True, slots=True)
+class Libp2p:
+    """Whether and where a role meets others by libp2p; `peers` are multiaddresses to begin with, beside the chain's."""
+
+    on: bool = False
+    port: int = 0  # 0: any free one
+    peers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +139,23 @@ class Settings:
     poll_seconds: float = 0.5  # between two looks at the chain
     keep_versions: int = 5
     sharing: Sharing = Sharing()
+    libp2p: Libp2p = Libp2p()
+    inbound: bool = True  # whether others can connect to this machine at all
 
     def __post_init__(self) -> None:
-        if self.advertise is None and self.host in {"", "0.0.0.0", "::"}:
+        if self.inbound and self.advertise is None and self.host in {"", "0.0.0.0", "::"}:
             raise ConfigError(
                 f"no peer can reach {self.host or 'any address'}: say under which URL this machine is reachable with "
-                "--advertise http://NAME-OR-ADDRESS:PORT (and --port PORT), or bind one address with --host"
+                "--advertise http://NAME-OR-ADDRESS:PORT (and --port PORT), bind one address with --host, or, where "
+                "nobody can connect to this machine, `join` with --no-inbound"
             )
         if self.advertise is not None:
             _require_url(self.advertise)
 
     def announced(self, port: int) -> str:
-        """The URL that peers are told."""
+        """The URL that peers are told; empty where nobody can connect."""
+        if not self.inbound:
+            return ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (self.advertise or f"http://{host}:{port}").rstrip("/")
 

@@ -43,6 +43,7 @@ class Show:
     task: str | None = None  # None: the preset's
     settings: tuple[str, ...] = ()  # of the task, `name=value` each
     examined: tuple[int, ...] | None = None  # versions; None: the first and the last
+    libp2p: bool = True
 
     @property
     def checker(self) -> str:
@@ -123,7 +124,7 @@ async def _create(show: Show, cast: Cast, roles: Roles, say: Say) -> int:
 
 async def _start(show: Show, cast: Cast, roles: Roles, run: int) -> None:
     """Starts every role as its own process, each through the command that people use."""
-    common = ("--run", str(run), "--host", "127.0.0.1", "--allow-private")
+    common = ("--run", str(run), "--host", "127.0.0.1", "--allow-private", *(() if show.libp2p else ("--no-p2p",)))
     engine = ("--engine", show.engine, "--threads", "1")
     checker = ("--engine", show.checker, "--threads", "1")
     await cast.start(roles.trainer, "train", *common, "--model", show.model, "--threads", "1")

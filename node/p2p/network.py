@@ -47,7 +47,8 @@ class Chain:
 
     belongs: Callable[[Address], bool]
     endpoint_of: Callable[[Address], str | None]
-    bootstrap: Callable[[], Iterable[PeerAddress]]
+    core: Callable[[], Iterable[PeerAddress]]  # of those that everybody needs: they are dialled first, and for ever
+    nodes: Callable[[], Iterable[PeerAddress]]  # of others
     time: Callable[[], int]  # of the latest block
 
 
@@ -107,8 +108,7 @@ class Network:
         self.book = Book(self.wall)
         self.gossip = Gossip(self._link, self.scope, self.identities, self._hear, self.wall, self.rng)
         self.dialler = Dialler(
-            self._link, self.peer, lambda: self.known, self._bootstrap, self.book.addresses, self.clock.monotonic,
-            self.rng,
+            self._link, self.peer, lambda: self.known, self._bootstrap, self._others, self.clock.monotonic, self.rng,
         )  # fmt: skip
         prober = Prober(self.session, self.chain.endpoint_of)
         self.service = Service(self._link, self.known, self.book, self.gossip, self.shelf, prober)
@@ -117,7 +117,10 @@ class Network:
         return self.link
 
     def _bootstrap(self) -> Iterable[PeerAddress]:
-        return (*self.myself.bootstrap, *self.chain.bootstrap())
+        return (*self.myself.bootstrap, *self.chain.core())
+
+    def _others(self) -> Iterable[PeerAddress]:
+        return (*self.book.addresses(), *self.chain.nodes())
 
     # --- While it runs
 

@@ -269,10 +269,11 @@ class Sidecar:
 
     def _last_words(self, code: int | None) -> str:
         try:
-            lines = self.log.read_text(errors="replace").strip().splitlines()
+            lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        return lines[-1] if lines else f"it ended with {code}"
+        said = [text for line in lines if (text := line.strip(" |+-"))]  # trio draws groups of errors
+        return said[-1] if said else f"it ended with {code}"
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

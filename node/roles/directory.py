@@ -3,27 +3,41 @@
 from collections.abc import Iterable, Iterator
 
 from ledger.base import Address
+from node.p2p.addresses import split_endpoint
 from node.record import Record
 
 
 def url_of(record: Record, who: Address) -> str | None:
-    """The last URL that `who` announced, without a trailing slash."""
-    url = record.endpoints.get(who)
-    return url.rstrip("/") if url else None
+    """The last URL that `who` announced, without its fragment, which is libp2p's, and without a trailing slash."""
+    url, _ = split_endpoint(record.endpoints.get(who, ""))
+    return url.rstrip("/") or None
+
+
+def belongs(record: Record, who: Address) -> bool:
+    """Whether `who` has a part in the run: validator, trainer, relay, or a node whose stake covers a submission."""
+    params = record.run.params
+    return who in params.validators or who == params.trainer or who in record.relays or _covers(record, who)
+
+
+def core(record: Record) -> list[Address]:
+    """Those that every node of the run deals with: relays, validators, trainer."""
+    params = record.run.params
+    return list(dict.fromkeys((*sorted(record.relays), *params.validators, params.trainer)))
 
 
 def weight_sources(record: Record, me: Address) -> tuple[str, ...]:
     """Who may hold a checkpoint: relays first, then validators, the trainer, and workers with stake, each once."""
-    params = record.run.params
-    order = (*sorted(record.relays), *params.validators, params.trainer, *_staked(record))
-    return tuple(dict.fromkeys(_urls(record, order, me)))
+    return tuple(dict.fromkeys(_urls(record, (*core(record), *staked(record)), me)))
 
 
-def _staked(record: Record) -> Iterator[Address]:
+def staked(record: Record) -> Iterator[Address]:
     """The nodes whose first allocation covers a submission: an address of no cost must not be worth asking."""
-    params = record.run.params
-    least = params.penalty + params.submission_bond
-    return (node for node, made in record.allocated.items() if made.amount >= least)
+    return (node for node in record.allocated if _covers(record, node))
+
+
+def _covers(record: Record, node: Address) -> bool:
+    params, made = record.run.params, record.allocated.get(node)
+    return made is not None and made.amount >= params.penalty + params.submission_bond
 
 
 def validators(record: Record, me: Address) -> dict[Address, str]:

@@ -53,7 +53,7 @@ class Stage:
         chain = self.chain
         running = process(
             COMMANDS[role], "--wallet", chain.wallets[role], "--run", str(chain.run), "--host", "127.0.0.1",
-            "--allow-private", *chain.at(url), *more, home=home or chain.folder / role,
+            "--allow-private", "--no-p2p", *chain.at(url), *more, home=home or chain.folder / role,
         )  # fmt: skip
         self.roles.append(Role(running))
         return self.roles[-1]

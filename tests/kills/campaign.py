@@ -67,7 +67,8 @@ class Campaign:
     # --- Processes
 
     def words(self, player: Player) -> tuple[str, ...]:
-        common = ("--run", str(self.run), "--host", "127.0.0.1", "--port", str(_port(player)), "--allow-private")
+        place = ("--host", "127.0.0.1", "--port", str(_port(player)), "--allow-private", "--no-p2p")
+        common = ("--run", str(self.run), *place)
         match player.name:
             case "trainer":
                 choice = ("--model", str(self.base), "--batch", str(BATCH), "--learning-rate", str(LEARNING_RATE))

@@ -21,7 +21,7 @@ async def connect(rpc_url: str, deployment: Path) -> Ledger:
 
 async def played(folder: Path, cheat: str | None, steps: int = 2) -> tuple[Report, list[str]]:
     said: list[str] = []
-    show = Show(folder, "tiny", cheat=cheat, steps=steps, held_out_samples=0, seconds=240)
+    show = Show(folder, "tiny", cheat=cheat, steps=steps, held_out_samples=0, seconds=240, libp2p=False)
     return await play(show, connect, said.append), said
 
 

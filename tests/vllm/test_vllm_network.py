@@ -16,7 +16,7 @@ async def connect(rpc_url: str, deployment: Path) -> Ledger:
 
 
 async def test_work_of_one_engine_is_paid_by_validators_with_another_and_a_cheat_is_slashed(tmp_path: Path) -> None:
-    show = Show(tmp_path, "tiny", "vllm", workers=1, steps=2, held_out_samples=0, seconds=800)
+    show = Show(tmp_path, "tiny", "vllm", workers=1, steps=2, held_out_samples=0, seconds=800, libp2p=False)
 
     report = await play(show, connect, lambda _: None)
 
