@@ -14,7 +14,8 @@ from node.shards.asking import Asker
 from node.shards.manifest import CHUNK_BYTES, Manifest
 from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
-from node.shards.transfer import Pace, Transfer
+from node.shards.transfer import Transfer
+from node.shards.wanted import Pace
 from node.transport import Timeouts
 from node.transport.connections import Connections
 
@@ -22,6 +23,10 @@ Sources = Callable[[], Sequence[str]]  # base URLs, asked for anew all the time:
 
 SPARE_BYTES = CHUNK_BYTES  # that a version may have more than the base: its tensors, and so its size, are the same
 MANIFESTS_AT_ONCE = 4  # sources asked for one beside each other
+
+
+def _nobody() -> None:
+    return None
 
 
 def _unseen(_here: int, _in_all: int) -> None:
@@ -33,7 +38,8 @@ class Downloader:
     """Fetches checkpoints into `store`. What it learns of sources lasts as long as it does.
 
     Memory: `pace.parallel` chunks in flight. `sources` are base URLs, hostile; `connections` decide which addresses are
-    reached. `base` is the root of the checkpoint that all others are versions of.
+    reached. `base` is the root of the checkpoint that all others are versions of. `me` is this node's own URL, as it is
+    among the sources of others.
     """
 
     store: CheckpointStore
@@ -44,6 +50,7 @@ class Downloader:
     pace: Pace = field(default_factory=Pace)
     timeouts: Timeouts = field(default_factory=Timeouts)
     base: Digest | None = None
+    me: Callable[[], str | None] = _nobody
     selection: Selection = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,9 +71,10 @@ class Downloader:
         if here is not None:
             return here
         manifest = await self.begin(root)
-        await Transfer(self.store, manifest, root, self.asker, self.selection, self.sources, self.clock, self.pace).run(
-            progress
+        transfer = Transfer(
+            self.store, manifest, root, self.asker, self.selection, self.sources, self.me, self.clock, self.pace
         )
+        await transfer.run(progress)
         here = await asyncio.to_thread(self.store.complete, root)
         if here is None:
             raise NotFound(f"checkpoint {root.hex()} was evicted while it was received")

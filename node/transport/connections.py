@@ -191,6 +191,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._answered.set_result(None)
 
     def get_buffer(self, hint: int) -> memoryview:
+        if self._answered is None or self._answered.done():  # nothing should come; asyncio reads the end of it here too
+            return memoryview(self._room)
         if self._head is None:
             return memoryview(self._room)[self._came :]
         return self._into[self._came : self._length]

@@ -12,7 +12,7 @@ from aiohttp import web
 from node.shards.client import Downloader
 from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
-from node.shards.transfer import Pace
+from node.shards.wanted import Pace
 from node.transport import Limits, Timeouts, make_app, serve
 from node.transport.connections import Connections
 
