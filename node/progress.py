@@ -86,12 +86,17 @@ class Progress:
         most = STALLED_SECONDS if self.unit == "bytes" else COMPUTING_STALLED_SECONDS
         return since if self.unit and since >= most else None
 
+    @property
+    def moved(self) -> int:
+        """What was done since it began, without what was there before."""
+        return self._done - self._first
+
     def summary(self, done: int | None = None, unit: str | None = None) -> dict[str, object]:
         """Fields of the line that says that it is done: how much (what was there aside), how long, how fast.
 
         `done` and `unit` where the caller knows better, or counts in something else.
         """
-        moved, seconds, unit = self._done - self._first if done is None else done, self.seconds, unit or self.unit
+        moved, seconds, unit = self.moved if done is None else done, self.seconds, unit or self.unit
         return {unit: moved, "seconds": seconds, f"{unit}_s": moved / seconds if seconds > 0 else 0.0}
 
     def look(self) -> None:

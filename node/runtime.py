@@ -42,6 +42,7 @@ from node.roles.worker import Worker, claim_rewards
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.shards.client import Downloader
+from node.shards.patch_route import add_patch_route
 from node.shards.server import add_routes as add_weight_routes
 from node.shards.store import CheckpointStore
 from node.tasks.taskset import Taskset, load_tasks
@@ -120,6 +121,7 @@ async def served(member: Member, mailbox: Mailbox | None) -> AsyncIterator[None]
     """Answers peers while the block runs, and announces on chain where."""
     app = make_app(max_body=max(1 << 20, mailbox.max_file_bytes if mailbox else 0))
     add_weight_routes(app, member.checkpoints)
+    add_patch_route(app, member.patching.index)
     if mailbox is not None:
         add_peer_routes(app, mailbox)
     runner, port = await serve(app, member.settings.host, member.settings.port)

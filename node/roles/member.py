@@ -22,6 +22,8 @@ from node.roles.chronicle import Chronicle
 from node.roles.pauses import put_off
 from node.runspec import RunSpec
 from node.shards.client import Downloader
+from node.shards.patch_index import PatchIndex
+from node.shards.patching import Patching
 from node.shards.store import CheckpointStore
 
 FIRST_PAUSE_SECONDS = 1.0  # before weights that could not be had are asked for again; doubled each time
@@ -42,6 +44,7 @@ class Member:
     downloader: Downloader
     peers: PeerClient
     clock: Clock
+    patching: Patching = field(init=False)
     wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
     refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
     looked: float = float("-inf")  # when the chain was last read, monotonic
@@ -50,6 +53,7 @@ class Member:
 
     def __post_init__(self) -> None:
         self.record.clock = self.clock
+        self.patching = Patching(self.downloader, PatchIndex(self.state.checkpoints / "patches"))
         self.chronicle = Chronicle(self.record, self.ledger.account, self.clock)
 
     @property
@@ -141,9 +145,12 @@ class Member:
         if root is None:
             raise NotFound(f"version {version} is not published")
         await self.evict()  # before: also what was begun and could never be had makes room
+        lineage = [checkpoint.manifest_root for checkpoint in self.record.checkpoints[: version + 1]]
         with Progress("downloading", "bytes", self.clock, resumes=True, version=version) as progress:
+            patched = await self.patching.bring(root, lineage)
             folder = await self.downloader.fetch(root, progress)
-        event("weights fetched", version=version, **progress.summary(), root=root)
+        moved = progress.summary(progress.moved + patched.moved_bytes)
+        event("weights fetched", version=version, patches=patched.patches, **moved, root=root)
         return folder
 
     async def evict(self) -> None:
@@ -156,7 +163,8 @@ class Member:
         newest = list(self._published())[: self.settings.keep_versions]
         in_use = self.newest_held()
         kept = {Version(0), *newest, *self.wanted, *(() if in_use is None else (in_use,))}
-        self.checkpoints.keep({root for version in kept if (root := self.record.root(version)) is not None})
+        roots = {root for version in kept if (root := self.record.root(version)) is not None}
+        self.checkpoints.keep(roots | self.patching.index.keep(roots))
 
     @asynccontextmanager
     async def following_weights(self) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ from ledger.errors import (
     Unreachable,
     VersionMismatch,
 )
-from node.errors import ConfigError, Malformed, NotFound
+from node.errors import ConfigError, Malformed, NotFound, StoreError
 from node.log import event, warn
 from node.model_thread import on_model_thread
 from node.progress import Progress
@@ -28,6 +28,7 @@ from node.roles.member import Member
 from node.training.batch import BatchRule, TrainingGroup
 from node.training.step import Learner, StepReport
 
+ANCHOR_EVERY = 32  # versions, of which one is fetched whole by all: that late comers find every chunk is then seen
 HANDOVER_SECONDS = 60.0  # for relays to take the last version before the origin goes
 
 
@@ -153,21 +154,48 @@ class Trainer:
         member, started = self.member, self.member.clock.monotonic()
         root = await asyncio.to_thread(member.checkpoints.add, folder)
         size = (await asyncio.to_thread(member.checkpoints.manifest, root)).size
-        while member.record.ended is None and (member.record.latest is None or member.record.latest < version):
-            try:
-                await member.ledger.publish_checkpoint(member.run.id, version, root)
-                event("published", version=version, root=root, bytes=size,
-                      seconds=member.clock.monotonic() - started)  # fmt: skip
-            except (CheckpointTooSoon, VersionMismatch, RunIsEnded, Unreachable, Unconfirmed) as error:
-                warn("not published, looking again", version=version, reason=error)
-                await member.wait()
-            await member.sync()
+        offering = asyncio.create_task(self._offer_patch(version, root))
+        try:
+            while member.record.ended is None and (member.record.latest is None or member.record.latest < version):
+                await self._try_to_publish(version, root, size, started)
+                await member.sync()
+            await offering
+        finally:
+            offering.cancel()
+            await asyncio.gather(offering, return_exceptions=True)
         published = member.record.root(version)
         if published is not None and published != root:
             raise ConfigError(
                 f"the chain has other weights as version {version} than those made here: another trainer process uses "
                 "this key, or --home is not the folder that trained on"
             )
+
+    async def _try_to_publish(self, version: Version, root: Digest, size: int, started: float) -> None:
+        member = self.member
+        try:
+            await member.ledger.publish_checkpoint(member.run.id, version, root)
+            event("published", version=version, root=root, bytes=size,
+                  seconds=member.clock.monotonic() - started)  # fmt: skip
+        except (CheckpointTooSoon, VersionMismatch, RunIsEnded, Unreachable, Unconfirmed) as error:
+            warn("not published, looking again", version=version, reason=error)
+            await member.wait()
+
+    async def _offer_patch(self, version: Version, root: Digest) -> None:
+        """Makes the patch from the version before, beside publication: who hears of this one asks for it at once.
+
+        Every `ANCHOR_EVERY`-th version has none. Without one others fetch the full version; nothing else depends on it.
+        """
+        member, before = self.member, self.member.record.root(Version(version - 1)) if version else None
+        if before is None or version % ANCHOR_EVERY == 0:
+            return
+        started = member.clock.monotonic()
+        try:
+            size = await member.patching.make(before, root)
+        except StoreError as error:
+            warn("no patch made, others fetch the full version", version=version, reason=error)
+        else:
+            if size is not None:
+                event("patch made", version=version, bytes=size, seconds=member.clock.monotonic() - started)
 
     # --- The end
 

@@ -19,9 +19,10 @@ def add_patch_route(app: web.Application, index: PatchIndex) -> None:
 
     async def patch(request: web.Request) -> web.Response:
         query = dict(request.query)
+        repeated = len(query) < len(request.query)
         span = Span(_root(query.pop("from", "")), _root(request.match_info["target"]))
         wait = query.pop("wait", "0")
-        if query or len(request.query) > 2 or not re.fullmatch("[0-9]{1,2}", wait) or int(wait) > MAX_WAIT_SECONDS:
+        if query or repeated or not re.fullmatch("[0-9]{1,2}", wait) or int(wait) > MAX_WAIT_SECONDS:
             raise Malformed(f"query: only from=ROOT and wait=0 to {MAX_WAIT_SECONDS} seconds")
         root = await index.wait_for(span, int(wait))
         if root is None:
