@@ -20,6 +20,7 @@ LABELS = {
 }
 TABLES = {
     "submissions": "submissions of this node",
+    "peers": "among its peers, by libp2p",
     "uncommitted": "made here, not on chain",
     "pending": "signed, not final",
     "attested": "looked at as a validator",
@@ -46,6 +47,8 @@ def _lines(table: str, row: Row) -> Sequence[str]:
     """One piece of work: what it is and its state, then why."""
     from node.log import bytes_text
 
+    if table == "peers":
+        return _among_peers(row)
     match table:
         case "pending":
             head = f"  {row['what']}  nonce {row['nonce']}, transaction {row['transaction']}"
@@ -56,6 +59,26 @@ def _lines(table: str, row: Row) -> Sequence[str]:
             head = f"  {_submission(row)}{_own_part(table, row)}"
     paid = row.get("state") == "settled"  # its line says all
     return (head,) if paid else (head, f"      {row['why']}")
+
+
+def _among_peers(row: Row) -> Sequence[str]:
+    """Whether libp2p is on, whom it has, and whether others reach this node."""
+    head = f"  {row['account'][:10]}…  as of {clock(row['at'])}"
+    if not row["on"]:
+        return (f"{head}  off: {row['why'] or 'not started yet'}",)
+    nodes = ", ".join(sorted({peer["node"][:10] + "…" for peer in row["peers"]}))
+    return (
+        f"{head}  peer id {row['peer_id']}, port {row['port']}",
+        f"      {len(row['peers'])} peers connected" + (f": {nodes}" if nodes else ""),
+        f"      reachable from outside: {_reachable(row)}",
+    )
+
+
+def _reachable(row: Row) -> str:
+    if row["reachable"] is None:
+        return "unknown, nobody has tried"
+    by = ", ".join(who[:10] + "…" for who in row["reachable_by"])
+    return f"{'yes' if row['reachable'] else 'no'}, by {by} at {clock(row['reachable_at'])}"
 
 
 def _submission(row: Row) -> str:

@@ -14,6 +14,7 @@ from ledger.messages import Domain
 from node.config import Home, StateFolder
 from node.leftovers import pending, uncommitted
 from node.outcomes import Known, Summary, When, block_time, outcome
+from node.p2p.standing import read_standing
 from node.peers.client import PeerClient
 from node.queries import read_record
 from node.record import Record, Submission
@@ -62,6 +63,7 @@ async def standing(ledger: Ledger, run: int, asked: Asked) -> Summary:
         own = [s for s in record.submissions.values() if s.made.node == asked.node]
         summary["submissions"] = await _outcomes(record, statements, own, asked)
         summary["uncommitted"] = await uncommitted(ledger, record, asked.node, folders[asked.node], asked.home)
+    summary["peers"] = [row for who, folder in folders.items() if folder for row in _peers(who, folder)]
     summary["pending"] = [row for who in folders for row in await pending(ledger, who, asked.home)]
     if asked.provider in params.validators:
         summary["attested"] = await _attested(record, statements, asked)
@@ -109,6 +111,12 @@ def _folder(ledger: Ledger, run: int, asked: Asked, who: Address) -> StateFolder
         return None
     state = asked.home.state(ledger.chain_id, ledger.coordinator, run, who)
     return state if state.folder.is_dir() else None
+
+
+def _peers(who: Address, folder: StateFolder) -> list[Summary]:
+    """How the role of `who` stands among its peers by libp2p, by its own last word."""
+    standing = read_standing(folder.peers)
+    return [] if standing is None else [{"account": who, **standing}]
 
 
 def _sources(asked: Asked, folders: Sequence[StateFolder]) -> list[str]:

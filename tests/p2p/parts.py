@@ -53,7 +53,9 @@ class Registry:
     time: int = BLOCK_TIME
 
     def chain(self) -> Chain:
-        return Chain(self.members.__contains__, self.endpoints.get, lambda: list(self.bootstrap), lambda: [], lambda: self.time)
+        return Chain(
+            self.members.__contains__, self.endpoints.get, lambda: list(self.bootstrap), lambda: [], lambda: self.time
+        )
 
 
 class Holding:
