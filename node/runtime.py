@@ -36,6 +36,7 @@ from node.roles.intake import Intake
 from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
 from node.roles.member import Member
+from node.roles.presence import present
 from node.roles.registration import Registration
 from node.roles.relay import Relay
 from node.roles.worker import Worker, claim_rewards
@@ -117,8 +118,9 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
 
 
 @asynccontextmanager
-async def served(member: Member, mailbox: Mailbox | None) -> AsyncIterator[None]:
-    """Answers peers while the block runs, and announces on chain where."""
+async def served(member: Member, mailbox: Mailbox | None, key: LocalAccount | None = None) -> AsyncIterator[None]:
+    """Answers peers while the block runs, and announces on chain where; by libp2p too where `key`, the member's own,
+    is given and the settings have it on."""
     app = make_app(max_body=max(1 << 20, mailbox.max_file_bytes if mailbox else 0))
     add_weight_routes(app, member.checkpoints)
     add_patch_route(app, member.patching.index)
@@ -126,17 +128,18 @@ async def served(member: Member, mailbox: Mailbox | None) -> AsyncIterator[None]
         add_peer_routes(app, mailbox)
     runner, port = await serve(app, member.settings.host, member.settings.port)
     try:
-        await _announce(member, member.settings.announced(port))
-        yield
+        await member.sync()
+        async with present(member, key, member.settings.announced(port)) as url:
+            await _announce(member, url)
+            yield
     finally:
         await runner.cleanup()
 
 
 async def _announce(member: Member, url: str) -> None:
-    await member.sync()
-    if member.record.endpoints.get(member.account) != url:
+    if member.record.endpoints.get(member.account, "") != url:
         await member.ledger.set_endpoint(url)
-    event("serving", url=url, account=member.account)
+    event("serving", url=url or "nobody can connect", account=member.account)
 
 
 async def first_weights(member: Member) -> Path | None:
@@ -226,7 +229,9 @@ async def _work(
 ) -> None:
     async with membership(connect, node_key, settings) as member:
         intake = Intake(member, RolloutStore(member.state.rollouts))
-        async with served(member, FileMailbox(intake, takes=False)):  # first of all: open files may be asked for
+        async with served(
+            member, FileMailbox(intake, takes=False), node_key
+        ):  # first of all: open files may be asked for
             folder = await first_weights(member)
             if folder is None:
                 await claim_rewards(provider)
@@ -252,7 +257,7 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
         tasks = await prepared_tasks(member, folder)
         with closing(_engine(member, engine, generates=False)) as chosen:
             validator, mailbox = validator_of(member, wallet, chosen, tasks, contained)
-            async with served(member, mailbox):
+            async with served(member, mailbox, wallet):
                 await validator.run()
 
 
@@ -294,7 +299,7 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
             learner = await on_model_thread(resumed_learner, member, training)
         event("model loaded", step=learner.version, seconds=progress.seconds)
         intake = Intake(member, RolloutStore(member.state.rollouts))
-        async with served(member, FileMailbox(intake, takes=True)):
+        async with served(member, FileMailbox(intake, takes=True), wallet):
             accepted = AcceptedGroups(member, tasks, intake)
             await Trainer(member, learner, accepted, training.base, rule_of(member.spec, training)).run()
 
@@ -331,7 +336,7 @@ def resumed_learner(member: Member, training: Training) -> "Learner":
 
 async def run_relay(settings: Settings, connect: Connect, wallet: LocalAccount) -> None:
     """Holds and serves weights until it is stopped."""
-    async with membership(connect, wallet, settings) as member, served(member, None):
+    async with membership(connect, wallet, settings) as member, served(member, None, wallet):
         await Relay(member).run()
 
 

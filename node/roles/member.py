@@ -1,19 +1,21 @@
 """What every role of a run has: the chain, its record, the weights, the peers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from ledger.base import Address, Event, Ledger, Run, Version
+from ledger.base import Address, CheckpointPublished, Event, Ledger, Run, Version
 from ledger.errors import LedgerError, Unconfirmed, Unreachable
 from ledger.messages import Domain
 from node.clock import Clock
 from node.config import Settings, StateFolder
 from node.errors import Malformed, NodeError, NotFound, SpecMismatch, StoreError
 from node.log import event, warn
+from node.p2p.announcements import NewVersion
+from node.p2p.others import Alone, Others
 from node.peers.client import PeerClient
 from node.progress import Progress
 from node.record import Record
@@ -47,6 +49,9 @@ class Member:
     patching: Patching = field(init=False)
     wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
     refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
+    others: Others = field(default_factory=lambda: Alone("not on yet"))  # by libp2p
+    news: asyncio.Event = field(default_factory=asyncio.Event)  # somebody says that the chain has something new
+    woken: float = float("-inf")  # when that was last believed, monotonic
     looked: float = float("-inf")  # when the chain was last read, monotonic
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
     chronicle: Chronicle = field(init=False)
@@ -73,8 +78,15 @@ class Member:
             self.chronicle.lost(error)
             return []
         self.chronicle.read(news)
+        self._pass_on(news)
         self.looked = self.clock.monotonic()
         return news
+
+    def _pass_on(self, news: Sequence[Event]) -> None:
+        """The trainer tells its peers of its versions, once the chain has them for everybody."""
+        published = [each for each in news if isinstance(each, CheckpointPublished)]
+        if published and self.account == self.run.params.trainer:
+            self.others.announce(NewVersion(published[-1].version, published[-1].manifest_root))
 
     async def synced(self) -> None:
         """Reads the chain on, however long it takes until an endpoint answers."""
@@ -102,7 +114,24 @@ class Member:
                     await self.sync()
 
     async def wait(self) -> None:
-        await self.clock.sleep(self.settings.poll_seconds)
+        """Until the chain is to be looked at again: at once where peers say that it has a new version."""
+        if isinstance(self.others, Alone) or self.clock.monotonic() - self.woken < self.settings.poll_seconds:
+            await self.clock.sleep(self.settings.poll_seconds)
+            return
+        sleeping = asyncio.ensure_future(self.clock.sleep(self.settings.poll_seconds))
+        told = asyncio.ensure_future(self.news.wait())
+        try:
+            await asyncio.wait((sleeping, told), return_when=asyncio.FIRST_COMPLETED)
+            self.woken = self.clock.monotonic() if told.done() else self.woken
+        finally:
+            self.news.clear()
+            sleeping.cancel()
+            told.cancel()
+
+    def told_of(self, version: NewVersion) -> None:
+        """A peer says that there is a new version: a reason to look, and nothing more."""
+        if self.record.latest is None or version.version > self.record.latest:
+            self.news.set()
 
     def held(self, version: Version) -> Path | None:
         """The folder of `version`, if its every chunk is here."""
