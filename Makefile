@@ -12,7 +12,7 @@ SEEDS ?= 3
 KILLS ?= 200
 SEED ?= 1
 
-.PHONY: help demo test test-contracts test-python test-slow test-vllm lint format calibrate learning chaos docs setup prerequisites clean
+.PHONY: help demo test test-contracts test-python test-slow test-vllm test-vllm-short lint format calibrate learning chaos docs setup prerequisites clean
 
 help:
 	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= ENGINE= CHEAT= STEPS=)"
@@ -21,6 +21,7 @@ help:
 	@echo "make format  rewrite Python and Solidity in the project's format"
 	@echo "make test-slow  the suites that take minutes: honest seeds with the real model, whole networks"
 	@echo "make test-vllm  set up vLLM for the CPU too, then the tests of its engine, and a network on it"
+	@echo "make test-vllm-short  the same without whole minutes of kills and ranks, as CI runs it"
 	@echo "make calibrate  measure a preset's thresholds again (MODEL=)"
 	@echo "make learning   play whole networks, show that they learn, and draw the curves (MODEL= SEEDS=)"
 	@echo "make chaos   kill a network's processes at random, and count what was doubled or lost (KILLS= SEED=)"
@@ -43,6 +44,9 @@ test-slow: setup
 
 test-vllm: .venv/ready-vllm contracts/out/ready
 	$(BIN)/python -m pytest -m vllm --timeout 1200
+
+test-vllm-short: .venv/ready-vllm contracts/out/ready
+	$(BIN)/python -m pytest -m 'vllm and not slow' tests/vllm --timeout 1200
 
 lint: setup
 	$(BIN)/ruff format --check .

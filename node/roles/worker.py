@@ -32,6 +32,7 @@ from node.roles.handover import Handover
 from node.roles.making import Maker, Work
 from node.roles.member import Member
 from node.roles.pauses import Pauses, put_off
+from node.roles.pipeline import Begun, Pipeline
 from node.rollouts.assignment import Assignment, assign
 
 ENGINE_TRIES = 3  # in a row, before a worker gives up on its engine
@@ -51,14 +52,6 @@ class OutOfStake(NodeError):
     """The node's allocation does not cover another open submission: it was slashed, or too little was staked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """An assignment that is being made."""
-
-    assignment: Assignment
-    task: asyncio.Task[Work]
-
-
 @dataclass(slots=True)
 class Worker:
     """One node key at work in one run; `provider` signs the claims."""
@@ -72,9 +65,10 @@ class Worker:
     unsent: bool = True  # whether a finished file may lie here that was not committed
     refused: Pauses[Situation] = field(init=False)  # in which nothing could be submitted
     said: type[Exception] | None = None  # why, as it was last said
-    ahead: Begun | None = None  # the slot after the one that is made now
+    pipeline: Pipeline = field(init=False)
 
     def __post_init__(self) -> None:
+        self.pipeline = Pipeline(self.maker)
         self.refused = Pauses(self.member.clock)
 
     async def run(self) -> None:
@@ -94,7 +88,7 @@ class Worker:
                 await self._claim()
                 raise
             finally:
-                self._drop_ahead()
+                await self.pipeline.drop_ahead()
                 await self.handover.close()
         await self._claim()
 
@@ -122,10 +116,10 @@ class Worker:
             self._rest("weights not here, looking again", error, version=assignment.version)
             return False
         except SpecMismatch:  # which was said: another version is next
-            self._drop_ahead()
+            await self.pipeline.drop_ahead()
             return False
         except EngineError as error:
-            self._drop_ahead()
+            await self.pipeline.drop_ahead()
             self._count_failure(error, assignment)
             return False
         self.failures = 0
@@ -140,13 +134,9 @@ class Worker:
 
         Raises: as `Maker.make`.
         """
-        if self.ahead is not None and self.ahead.assignment == assignment:
-            making, self.ahead = self.ahead, None
-        else:
-            making = self._begin(assignment)
-        if self.ahead is None and self.maker.at_once > 1:
-            following = await self._following(assignment)
-            self.ahead = None if following is None else self._begin(following)
+        making = self.pipeline.take(assignment)
+        if self.pipeline.takes_more and (following := await self._following(assignment)) is not None:
+            self.pipeline.begin_ahead(following)
         watching = asyncio.create_task(self._give_up_when_closed(making))
         try:
             return await making.task
@@ -170,9 +160,6 @@ class Worker:
     def _why_closed(self) -> str:
         return "the version is no longer open" if self.member.record.ended is None else "the run has ended"
 
-    def _begin(self, assignment: Assignment) -> Begun:
-        return Begun(assignment, asyncio.create_task(self.maker.make(assignment)))
-
     async def _following(self, assignment: Assignment) -> Assignment | None:
         """The slot after `assignment`, where it can be known already and will be wanted."""
         if len(self._open()) + 1 >= self.member.run.params.max_open or self.member.record.ended is not None:
@@ -180,11 +167,6 @@ class Worker:
         if await asyncio.to_thread(self.member.newest_held) != assignment.version:
             return None
         return await self._assignment(assignment.version, assignment.slot + 1)
-
-    def _drop_ahead(self) -> None:
-        if self.ahead is not None:
-            self.ahead.task.cancel()
-            self.ahead = None
 
     async def _next(self) -> Assignment | None:
         """What to make next, or None where nothing can be made now."""
@@ -195,11 +177,12 @@ class Worker:
         finished = await self._finished_before(first) if self.unsent else None
         if finished is not None or record.ended is not None:
             return finished
-        if self.ahead is not None and record.is_open(version := self.ahead.assignment.version):
-            assignment = await self._assignment(version)
-            if assignment is None or assignment == self.ahead.assignment:
+        ahead = self.pipeline.ahead
+        if ahead is not None and record.is_open(ahead.version):
+            assignment = await self._assignment(ahead.version)
+            if assignment is None or assignment == ahead:
                 return assignment
-        self._drop_ahead()
+        await self.pipeline.drop_ahead()
         held = await asyncio.to_thread(member.newest_held)
         if held is None or held < first:
             return None  # the chain takes nothing for a version before one that this node has committed in

@@ -19,7 +19,7 @@ from tests.vllm.node_with_ranks import ROWS, SEED
 from tests.vllm.processes import command, engines, family, until
 from tests.vllm.weight_files import change, changed
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 GONE_SECONDS = 15.0
 START_SECONDS = 300.0  # three processes that import vLLM, where others run too

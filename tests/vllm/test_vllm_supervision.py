@@ -22,7 +22,7 @@ from tests.vllm.agreement import POLICY, quiet, require_sampled
 from tests.vllm.processes import command, cpu_ticks, engines, killing, until
 from tests.vllm.weight_files import change, changed, in_two_files
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEED = b"\x41" * 32
 PROMPTS = [(4, 70 + i, 5) for i in range(6)]
