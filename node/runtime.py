@@ -51,7 +51,7 @@ from node.tasks.tokenizer import load_tokenizer
 from node.terms import require_same_terms
 from node.training.batch import BatchRule
 from node.training.hyper import Hyper
-from node.transport import make_app, serve, session
+from node.transport import Uplink, make_app, serve, session
 from node.transport.connections import Connections
 
 if TYPE_CHECKING:
@@ -114,16 +114,19 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
             downloader = Downloader(
                 store, connections, lambda: weight_sources(record, ledger.account), clock, base=base
             )
-            yield Member(ledger, run, spec, record, settings, state, store, downloader, PeerClient(http), clock)
+            uplink = Uplink(settings.sharing.upload_limit)
+            peers = PeerClient(http, uplink=uplink)
+            yield Member(ledger, run, spec, record, settings, state, store, downloader, peers, clock, uplink)
 
 
 @asynccontextmanager
 async def served(member: Member, mailbox: Mailbox | None, key: LocalAccount | None = None) -> AsyncIterator[None]:
     """Answers peers while the block runs, and announces on chain where; by libp2p too where `key`, the member's own,
     is given and the settings have it on."""
-    app = make_app(max_body=max(1 << 20, mailbox.max_file_bytes if mailbox else 0))
-    add_weight_routes(app, member.checkpoints)
-    add_patch_route(app, member.patching.index)
+    app = make_app(max_body=max(1 << 20, mailbox.max_file_bytes if mailbox else 0), uplink=member.uplink)
+    add_weight_routes(app, member.shelves, member.settings.sharing.weights)
+    if member.settings.sharing.weights:
+        add_patch_route(app, member.patching.index)
     if mailbox is not None:
         add_peer_routes(app, mailbox)
     runner, port = await serve(app, member.settings.host, member.settings.port)

@@ -50,6 +50,10 @@ class PeerClient:
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
         return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=self.bulk)
 
+    async def submission_manifest(self, url: str, commitment: Digest) -> bytes:
+        """By what chunks the peer has the file: a hint of its own, for the commitment does not bind it."""
+        return await self._ask("GET", url, f"submissions/0x{commitment.hex()}/manifest")
+
     async def push_verdicts(self, url: str, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
         await self._ask("POST", url, f"verdicts/0x{commitment.hex()}", encode_verdicts(messages))
 

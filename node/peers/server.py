@@ -45,6 +45,9 @@ class Mailbox(Protocol):
     async def submission(self, commitment: Digest) -> Path:
         """The rollout file."""
 
+    async def manifest(self, commitment: Digest) -> bytes:
+        """The manifest by whose chunks the file can be had: a hint, since the commitment does not bind it."""
+
     async def wants_submission(self, commitment: Digest) -> bool:
         """Whether the file is to be sent at all: asked before a byte of it is read."""
 
@@ -63,6 +66,9 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
 
     async def get_submission(request: web.Request) -> web.StreamResponse:
         return await _send(request, await mailbox.submission(_digest(request)))
+
+    async def get_manifest(request: web.Request) -> web.StreamResponse:
+        return _json(await mailbox.manifest(_digest(request)))
 
     async def post_submission(request: web.Request) -> web.StreamResponse:
         commitment = _digest(request)
@@ -94,6 +100,7 @@ def add_routes(app: web.Application, mailbox: Mailbox) -> None:
         return await _send(request, await mailbox.evidence(_digest(request)))
 
     app.router.add_get("/v1/submissions/{digest}", _guarded(get_submission))
+    app.router.add_get("/v1/submissions/{digest}/manifest", _guarded(get_manifest))
     app.router.add_post("/v1/submissions/{digest}", _guarded(post_submission))
     app.router.add_get("/v1/verdicts/{digest}", _guarded(get_verdicts))
     app.router.add_post("/v1/verdicts/{digest}", _guarded(post_verdicts))

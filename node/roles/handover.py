@@ -1,4 +1,8 @@
-"""Handing a rollout file to everybody who needs it: every validator and the trainer, each until it has taken it."""
+"""Handing a rollout file to everybody who needs it: every validator and the trainer, each until it has taken it.
+
+A small file is sent whole. A large one is left to be fetched by chunks, from here and from each other, by receivers
+that begin to; it is sent whole only to those that do not, because they cannot reach this node.
+"""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,9 +13,16 @@ from node.log import event, warn
 from node.progress import Progress
 from node.roles.directory import file_receivers, url_of
 from node.roles.member import Member
+from node.rollouts.store import RolloutStore
+from node.shards.holding import whole_bitmap
+from node.shards.manifest import CHUNK_BYTES
 
 FIRST_PAUSE_SECONDS = 0.5  # between two tries; doubled each time
 TRIES = 8
+SENT_AT_ONCE_BYTES = CHUNK_BYTES  # what is not larger has no chunks that several could have from each other
+ASK_SECONDS = 3.0  # between two looks at how far a receiver is
+BEGIN_SECONDS = 15.0  # for it to begin
+MOVE_SECONDS = 90.0  # for its next chunk
 
 
 @dataclass(slots=True)
@@ -44,6 +55,8 @@ class Handover:
 
     async def _push(self, who: Address, commitment: Digest, data: bytes) -> None:
         """The address is looked up for every try: a receiver that was restarted may have another one."""
+        if len(data) > SENT_AT_ONCE_BYTES and await self._is_fetched(who, commitment, len(data)):
+            return
         pause, began = FIRST_PAUSE_SECONDS, self.member.clock.monotonic()
         for _ in range(TRIES):
             url = url_of(self.member.record, who)
@@ -53,6 +66,39 @@ class Handover:
             pause *= 2
         warn("file not handed over: the receiver can still fetch it here", receiver=who, commitment=commitment,
              seconds=self.member.clock.monotonic() - began)  # fmt: skip
+
+    async def _is_fetched(self, who: Address, commitment: Digest, size: int) -> bool:
+        """Whether nothing is left to do for this receiver, which is waited for while it fetches the file by chunks."""
+        clock, path = self.member.clock, RolloutStore(self.member.state.rollouts).path(commitment)
+        began = moved = clock.monotonic()
+        had = b""
+        try:
+            root = (await asyncio.to_thread(self.member.singles.add, path)).root
+        except OSError:  # it is only in memory any more
+            return False
+        while clock.monotonic() - moved < (MOVE_SECONDS if had else BEGIN_SECONDS):
+            if self.member.record.is_final(commitment):
+                return True
+            has = await self._had_by(who, root)
+            if has == whole_bitmap(size):
+                self._handed_over(who, commitment, bytes=size, seconds=clock.monotonic() - began)
+                return True
+            if has != had:
+                had, moved = has, clock.monotonic()
+            await clock.sleep(ASK_SECONDS)
+        return False
+
+    async def _had_by(self, who: Address, root: Digest) -> bytes:
+        """Its bitmap of the file's chunks, empty where it has begun with none."""
+        url = url_of(self.member.record, who)
+        try:
+            return await self.member.peers.have(url, root) if url else b""
+        except (NotFound, Malformed):
+            return b""
+
+    def _handed_over(self, who: Address, commitment: Digest, **figures: object) -> None:
+        to = "trainer" if who == self.member.run.params.trainer else "validator"
+        event("file handed over", to=to, receiver=who, commitment=commitment, **figures)
 
     async def _push_once(self, who: Address, url: str, commitment: Digest, data: bytes) -> bool:
         """Whether nothing is left to do for this receiver."""
@@ -65,7 +111,5 @@ class Handover:
         except Malformed as error:
             warn("file refused", url=url, commitment=commitment, reason=error)
         else:
-            trainer = who == self.member.run.params.trainer
-            event("file handed over", to="trainer" if trainer else "validator", receiver=who, commitment=commitment,
-                  **progress.summary(len(data)))  # fmt: skip
+            self._handed_over(who, commitment, **progress.summary(len(data)))
         return True

@@ -1,7 +1,7 @@
 """Taking in rollout files: whole, no larger than permitted, and hashing to the root that the chain holds."""
 
 import asyncio
-import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +10,12 @@ from node.errors import Malformed, NotFound
 from node.log import event, warn
 from node.peers.server import NotYet
 from node.record import Record, Submission
-from node.roles.directory import file_holders, url_of
+from node.roles.fetching import Fetching
 from node.roles.member import Member
 from node.roles.pauses import put_off
 from node.rollouts.file import file_root, size_limit
 from node.rollouts.store import RolloutStore
+from node.shards.manifest import Manifest
 
 MARGIN_SECONDS = 86_400  # of block time, after the last window that can need a file; protocol, "Change"
 
@@ -25,9 +26,12 @@ class Intake:
 
     member: Member
     store: RolloutStore
-    patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
-    share_seconds: float = 30.0  # for one holder to send the whole of it
-    rng: random.Random = field(default_factory=random.Random)
+    fetching: Fetching = field(init=False)
+    offered: set[Digest] = field(default_factory=set)  # whose bytes were seen to be the committed ones
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file at a time for strangers
+
+    def __post_init__(self) -> None:
+        self.fetching = Fetching(self.member, self.member.state.incoming)
 
     @property
     def max_file_bytes(self) -> int:
@@ -46,10 +50,17 @@ class Intake:
         await asyncio.to_thread(require_root, data, submission.made.root, self.max_file_bytes)
         if self.holds(commitment):  # it came from another one meanwhile
             return
-        await asyncio.to_thread(self.store.put, commitment, data)
+        await asyncio.to_thread(self._put, commitment, data)
+        self.offered.add(commitment)
         made = submission.made
         event("file taken", version=made.version, slot=made.slot, commitment=commitment, node=made.node,
               bytes=len(data))  # fmt: skip
+
+    def _put(self, commitment: Digest, data: bytes) -> None:
+        """Stores the file, and hands it out from now on."""
+        self.store.put(commitment, data)
+        with suppress(OSError):  # it has been deleted again
+            self.member.singles.add(self.store.path(commitment))
 
     async def known(self, commitment: Digest) -> Submission:
         """The commitment as it stands on chain, which is read on where it is not known yet. Raises: NotYet."""
@@ -90,40 +101,38 @@ class Intake:
             return None
         return data
 
+    async def manifest(self, commitment: Digest) -> Manifest:
+        """By what chunks the file is handed out here. Raises: NotFound, NotYet, StoreError."""
+        path = self.path(commitment)
+        made = (await self.known(commitment)).made
+        async with self.reading:
+            if commitment not in self.offered and await asyncio.to_thread(self.get, made) is None:
+                raise NotFound("this node does not hold that file")
+            self.offered.add(commitment)
+            try:
+                return await asyncio.to_thread(self.member.singles.add, path)
+            except OSError as error:
+                raise NotFound("this node has deleted that file") from error
+
     async def fetch(self, commitment: Digest) -> bool:
-        """Asks whoever may hold the file; whether it is here now.
-
-        The worker itself first, then in an order of this node's own that nobody can stand at the head of. None waits
-        for long for the one before it: whoever stalls holds nobody up.
+        """Gets the file from whoever may hold it; whether it is here now. What came of it stays where it did not come
+        whole, and is gone on from. Raises: StoreError.
         """
-        member = self.member
-        node = member.record.submissions[commitment].made.node
-        holders = list(file_holders(member.record, node, member.account))
-        self.rng.shuffle(holders)
-        holders.sort(key=lambda url: url != url_of(member.record, node))
-        asking: set[asyncio.Task[bool]] = set()
-        try:
-            while holders or asking:
-                if holders:
-                    asking.add(asyncio.create_task(self._fetch_from(holders.pop(0), commitment)))
-                patience = self.patience_seconds if holders else None
-                done, asking = await asyncio.wait(asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                taken = [task.result() for task in done]
-                if any(taken):
-                    return True
-            return False
-        finally:
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
-
-    async def _fetch_from(self, url: str, commitment: Digest) -> bool:
-        try:
-            async with asyncio.timeout(self.share_seconds):
-                data = await self.member.peers.submission(url, commitment, self.max_file_bytes)
-            await self.take(commitment, data)
-        except (NotFound, Malformed, TimeoutError):
-            return False
+        name, silent = self.store.path(commitment).name, set[str]()  # whose chunks did not come
+        while not self.holds(commitment):
+            given = await self.fetching.manifest(commitment, name, self.max_file_bytes, silent)
+            if given is None:
+                return False
+            holder, manifest = given
+            data = await self.fetching.receive(commitment, manifest)
+            if data is None:
+                silent.add(holder)
+                continue
+            try:
+                await self.take(commitment, data)
+            except Malformed as error:
+                self.fetching.blame(holder, str(error), commitment)
+            await asyncio.to_thread(self.fetching.forget, commitment)
         return True
 
     async def prune(self) -> None:
@@ -138,6 +147,11 @@ class Intake:
                 if submission is not None and is_past(record, submission):
                     with put_off("an old file not deleted"):
                         self.store.delete(commitment)
+                        self.offered.discard(commitment)
+            for commitment in self.fetching.begun():
+                submission = record.submissions.get(commitment)
+                if self.holds(commitment) or (submission is not None and is_past(record, submission)):
+                    self.fetching.forget(commitment)
 
 
 def is_past(record: Record, submission: Submission) -> bool:

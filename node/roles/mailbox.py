@@ -31,6 +31,9 @@ class FileMailbox:
     async def submission(self, commitment: Digest) -> Path:
         return self.intake.path(commitment)
 
+    async def manifest(self, commitment: Digest) -> bytes:
+        return (await self.intake.manifest(commitment)).encode()
+
     async def wants_submission(self, commitment: Digest) -> bool:
         if not self.takes:
             raise NotFound("this node takes no files")
@@ -71,6 +74,9 @@ class ValidatorMailbox:
 
     async def submission(self, commitment: Digest) -> Path:
         return self.intake.path(commitment)
+
+    async def manifest(self, commitment: Digest) -> bytes:
+        return (await self.intake.manifest(commitment)).encode()
 
     async def wants_submission(self, commitment: Digest) -> bool:
         return await self.intake.wants(commitment)

@@ -26,7 +26,9 @@ from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.patch_index import PatchIndex
 from node.shards.patching import Patching
+from node.shards.shelves import Shelves, Singles
 from node.shards.store import CheckpointStore
+from node.transport import Uplink
 
 FIRST_PAUSE_SECONDS = 1.0  # before weights that could not be had are asked for again; doubled each time
 MAX_PAUSE_SECONDS = 60.0
@@ -46,6 +48,9 @@ class Member:
     downloader: Downloader
     peers: PeerClient
     clock: Clock
+    uplink: Uplink = field(default_factory=Uplink)  # what is served and what is handed over share it
+    singles: Singles = field(default_factory=Singles)  # rollout files, handed out by chunks
+    shelves: Shelves = field(init=False)  # all whose chunks others can have here
     patching: Patching = field(init=False)
     wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
     refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
@@ -59,6 +64,9 @@ class Member:
     def __post_init__(self) -> None:
         self.record.clock = self.clock
         self.patching = Patching(self.downloader, PatchIndex(self.state.checkpoints / "patches"))
+        self.shelves = Shelves(self.singles)
+        if self.settings.sharing.weights:
+            self.shelves.put(self.checkpoints)
         self.chronicle = Chronicle(self.record, self.ledger.account, self.clock)
 
     @property

@@ -26,7 +26,6 @@ from node.roles.witness import Witness
 from node.verdicts import Check, Rejected, Undecided
 
 INQUIRY_SECONDS = 3.0  # between two questions after a missing file, or after what the others signed
-FETCH_SECONDS = 60.0  # for one try to get a file from anybody
 FETCHES_OF_NODE = 4  # at once, of one worker's files: one that withholds many must not take every connection
 PRUNE_SECONDS = 600.0
 
@@ -174,13 +173,9 @@ class Validator:
 
     async def _fetch(self, commitment: Digest) -> None:
         node = self.member.record.submissions[commitment].made.node
-        try:
-            async with self.fetches.setdefault(node, asyncio.Semaphore(FETCHES_OF_NODE)):
-                if not self.member.record.is_final(commitment):
-                    async with asyncio.timeout(FETCH_SECONDS):
-                        await self.intake.fetch(commitment)
-        except TimeoutError:
-            warn("nobody hands over a file, trying again", commitment=commitment)
+        async with self.fetches.setdefault(node, asyncio.Semaphore(FETCHES_OF_NODE)):
+            if not self.member.record.is_final(commitment) and not await self.intake.fetch(commitment):
+                warn("nobody hands over a file, trying again", commitment=commitment)
 
     async def _gather(self, url: str, commitment: Digest) -> None:
         try:

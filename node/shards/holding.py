@@ -61,3 +61,9 @@ class Holding:
     def bitmap(self) -> bytes:
         """One bit per chunk, set where verified: chunk n is bit n % 8, the least significant first, of byte n // 8."""
         return np.packbits(np.frombuffer(bytes(self.verified), dtype=np.uint8), bitorder="little").tobytes()
+
+
+def whole_bitmap(size: int) -> bytes:
+    """The bitmap of one file of `size` bytes, alone in its manifest, where nothing is missing."""
+    chunks = -(-size // CHUNK_BYTES)
+    return np.packbits(np.ones(chunks, dtype=np.uint8), bitorder="little").tobytes()

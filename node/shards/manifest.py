@@ -135,6 +135,11 @@ def build(folder: Path, progress: OnProgress | None = None) -> Manifest:
     return Manifest.parse(manifest.encode())
 
 
+def of_file(path: Path) -> Manifest:
+    """The manifest of one file alone, whatever it holds. Raises: OSError."""
+    return Manifest((_file_entry(path, lambda _: None),), ())
+
+
 def _from(before: int, total: int, progress: OnProgress | None) -> Callable[[int], None]:
     def report(count: int) -> None:
         if progress is not None:

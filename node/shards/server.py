@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -11,19 +11,22 @@ from aiohttp import web
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.shards.holding import Place
-from node.shards.store import CheckpointStore
-from node.transport import send_file
+from node.shards.shelves import Shelf
+from node.transport import problem, send_file
 
 MAX_WAIT_SECONDS = 30  # of one long poll
 OCTETS = "application/octet-stream"
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-def add_routes(app: web.Application, store: CheckpointStore) -> None:
+
+def add_routes(app: web.Application, store: Shelf, serves_weights: bool = True) -> None:
     """Adds `/v1/manifests/{root}?wait=seconds`, `/v1/have/{root}` and `/v1/chunks/{digest}?wait=seconds` to `app`.
 
-    Roots and digests are 64 lower-case hex digits; anything else, and any other query, is refused.
+    Roots and digests are 64 lower-case hex digits; anything else, and any other query, is refused. Where no weights are
+    served, who asks for what is not here is told so at once (403), not to ask again.
     """
-    arrivals = _Arrivals()
+    arrivals = _Arrivals(patient=serves_weights)
 
     async def listening(_: web.Application) -> None:
         arrivals.loop = asyncio.get_running_loop()
@@ -34,7 +37,8 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
 
     async def manifest(request: web.Request) -> web.StreamResponse:
         root = Digest(_digest(request, "root"))
-        path = await arrivals.manifest(store, root, _wait_seconds(request, permitted=True))
+        wait = _wait_seconds(request, permitted=True)
+        path = await arrivals.manifest(store, root, wait)
         try:
             return await send_file(request, path, kind="application/json")
         except FileNotFoundError as error:
@@ -60,16 +64,32 @@ def add_routes(app: web.Application, store: CheckpointStore) -> None:
 
     app.on_startup.append(listening)
     app.on_cleanup.append(silent)
-    app.router.add_get("/v1/manifests/{root}", manifest, allow_head=False)
-    app.router.add_get("/v1/have/{root}", have, allow_head=False)
-    app.router.add_get("/v1/chunks/{digest}", chunk, allow_head=False)
+    answering: Callable[[Handler], Handler] = _answering if serves_weights else _declining
+    app.router.add_get("/v1/manifests/{root}", answering(manifest), allow_head=False)
+    app.router.add_get("/v1/have/{root}", answering(have), allow_head=False)
+    app.router.add_get("/v1/chunks/{digest}", answering(chunk), allow_head=False)
+
+
+def _answering(handler: Handler) -> Handler:
+    return handler
+
+
+def _declining(handler: Handler) -> Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except NotFound:
+            return problem(403, "Forbidden", "this node serves no weights: ask others")
+
+    return answer
 
 
 class _Arrivals:
     """Who waits for which chunk or manifest. As many wait as requests are permitted at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, patient: bool) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._patient = patient  # nobody waits otherwise
         self._waiting: dict[bytes, list[asyncio.Future[None]]] = {}
 
     def announce(self, digests: Sequence[bytes]) -> None:
@@ -78,21 +98,21 @@ class _Arrivals:
             with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
                 self.loop.call_soon_threadsafe(self._wake, digests)
 
-    async def wait_for(self, store: CheckpointStore, digest: bytes, seconds: float) -> Place:
+    async def wait_for(self, store: Shelf, digest: bytes, seconds: float) -> Place:
         """Where the chunk lies, once it does. Raises: NotFound, after `seconds`."""
         with self._waiting_for(digest) as arrived:
             place = store.locate(digest)  # after joining those who wait: it may be arriving now
-            if place is None and seconds:
+            if place is None and seconds and self._patient:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(arrived, seconds)
             return place or _located(store, digest)
 
-    async def manifest(self, store: CheckpointStore, root: Digest, seconds: float) -> Path:
+    async def manifest(self, store: Shelf, root: Digest, seconds: float) -> Path:
         """The file of the manifest, once it is here. Raises: NotFound, after `seconds`."""
         with self._waiting_for(root) as arrived:
             with contextlib.suppress(NotFound):
                 return await asyncio.to_thread(store.manifest_path, root)
-            if seconds:
+            if seconds and self._patient:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(arrived, seconds)
             return await asyncio.to_thread(store.manifest_path, root)
@@ -115,7 +135,7 @@ class _Arrivals:
                     arrived.set_result(None)
 
 
-def _located(store: CheckpointStore, digest: bytes) -> Place:
+def _located(store: Shelf, digest: bytes) -> Place:
     place = store.locate(digest)
     if place is None:
         raise NotFound(f"chunk {digest.hex()} is not here")

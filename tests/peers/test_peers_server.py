@@ -38,6 +38,11 @@ class Box:
             raise NotFound("not here")
         return self.file
 
+    async def manifest(self, commitment: Digest) -> bytes:
+        if commitment != HELD:
+            raise NotFound("not here")
+        return b'{"files":[],"tensors":[]}'
+
     async def wants_submission(self, commitment: Digest) -> bool:
         if commitment == BROKEN:
             raise Unreachable("secret endpoint https://rpc.example/key")
@@ -97,6 +102,8 @@ async def ask(http: aiohttp.ClientSession, method: str, url: str, body: object =
 
 async def test_files_verdicts_and_batches_are_given_out(base: str, http: aiohttp.ClientSession) -> None:
     assert await ask(http, "GET", f"{base}/submissions/0x{HELD.hex()}") == (200, b"rollouts")
+    manifest = await ask(http, "GET", f"{base}/submissions/0x{HELD.hex()}/manifest")
+    assert manifest == (200, b'{"files":[],"tensors":[]}')
     status, body = await ask(http, "GET", f"{base}/verdicts/{KNOWN.hex()}")
     assert (status, parse_verdicts(body)) == (200, (MESSAGE,))
     status, body = await ask(http, "GET", f"{base}/batches/{KNOWN.hex()}")

@@ -46,7 +46,8 @@ async def test_a_file_is_had_from_another_when_the_first_ones_asked_stall(build:
             await network.connect(account).set_endpoint(url)
         asking = await network.validator(2)
         await asking.member.sync()
-        asking.role.intake.patience_seconds = 0.05
+        asking.role.intake.fetching.patience_seconds = 0.05
+        asking.role.intake.fetching.chunk_seconds = 600.0  # the clock runs fast, and a bitmap is waited for by another
         started = time.monotonic()
 
         assert await asking.role.intake.fetch(commitment)
@@ -61,7 +62,7 @@ async def test_a_holder_that_never_comes_to_an_end_is_left_after_its_share(build
         await network.connect(worker.account).set_endpoint(url)
         asking = await network.validator()
         await asking.member.sync()
-        asking.role.intake.share_seconds = 0.1
+        asking.role.intake.fetching.share_seconds = 0.1
         started = time.monotonic()
 
         assert not await asking.role.intake.fetch(commitment)

@@ -1,0 +1,134 @@
+"""Getting a rollout file from whoever holds it: by chunks, from all holders at once, going on where a kill left off.
+
+By what chunks a file can be had only its holders say, and the commitment does not bind it. So a manifest is a hint: the
+chunks that it names are checked against it, which shows who sent a wrong one, and the whole file against the committed
+root, which shows that whoever gave the manifest lied.
+"""
+
+import asyncio
+import random
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from ledger.base import Digest
+from node.errors import Malformed, NotFound
+from node.log import warn
+from node.progress import Progress
+from node.roles.directory import file_holders, url_of
+from node.roles.member import Member
+from node.shards.client import Downloader
+from node.shards.manifest import Manifest
+from node.shards.store import CheckpointStore
+
+CHUNKS_AT_ONCE = 2
+CHUNK_SECONDS = 60.0  # without a single new one, before the next holder's word is taken; for a line of 140 kB/s
+MAX_LIARS = 4096  # remembered; the longest known is forgotten first
+
+
+@dataclass(slots=True)
+class Fetching:
+    """Of one node. `folder` has what is being received, a store for each file."""
+
+    member: Member
+    folder: Path
+    patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
+    share_seconds: float = 10.0  # for one holder to say by what chunks it has the file
+    chunk_seconds: float = CHUNK_SECONDS
+    rng: random.Random = field(default_factory=random.Random)
+    liars: dict[str, str] = field(default_factory=dict)  # by URL, and why; never asked again
+
+    async def manifest(
+        self, commitment: Digest, name: str, limit: int, but: Collection[str]
+    ) -> tuple[str, Manifest] | None:
+        """Of the first holder, not in `but`, that gives a manifest of one file `name` of at most `limit` bytes, and who
+        that was.
+
+        The worker itself is asked first, then others in an order of this node's own that nobody can stand at the head
+        of. None waits for long for the one before it: whoever stalls holds nobody up.
+        """
+        holders = [url for url in self.holders(commitment) if url not in but]
+        asking: set[asyncio.Task[tuple[str, Manifest] | None]] = set()
+        try:
+            while holders or asking:
+                if holders:
+                    asking.add(asyncio.create_task(self._manifest_of(holders.pop(0), commitment, name, limit)))
+                patience = self.patience_seconds if holders else None
+                done, asking = await asyncio.wait(asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                if given := next((found for task in done if (found := task.result())), None):
+                    return given
+            return None
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+    async def receive(self, commitment: Digest, manifest: Manifest) -> bytes | None:
+        """The file's bytes as `manifest` has them, from whoever has such chunks; None where they were not to be had.
+
+        What has come stays on disk, to go on from, and is handed on to others that fetch it. Raises: StoreError.
+        """
+        store = await asyncio.to_thread(CheckpointStore, self._place(commitment))
+        member = self.member
+        await asyncio.to_thread(store.remember, manifest)
+        of_weights = member.downloader
+        pace = replace(of_weights.pace, parallel=CHUNKS_AT_ONCE, patience_seconds=self.chunk_seconds)
+        holders = partial(self.holders, commitment)
+        fetching = Downloader(store, of_weights.connections, holders, member.clock, self.rng, pace)
+        try:
+            with (
+                member.shelves.holding(store),
+                Progress("fetching a file", "bytes", member.clock, resumes=True, commitment=commitment) as progress,
+            ):
+                folder = await fetching.fetch(manifest.root, progress)
+                return await asyncio.to_thread((folder / manifest.files[0].name).read_bytes)
+        except (NotFound, OSError):
+            return None
+        finally:
+            for url, reason in fetching.selection.banned.items():
+                self.blame(url, reason, commitment)
+
+    def holders(self, commitment: Digest) -> list[str]:
+        """Who may hold the file and has not lied, the worker first."""
+        member = self.member
+        node = member.record.submissions[commitment].made.node
+        holders = [url for url in file_holders(member.record, node, member.account) if url not in self.liars]
+        self.rng.shuffle(holders)
+        return sorted(holders, key=lambda url: url != url_of(member.record, node))
+
+    def blame(self, url: str, reason: str, commitment: Digest) -> None:
+        """Remembers that it lied, which is said once."""
+        if url not in self.liars:
+            warn("a holder lied about a file and is not asked again", url=url, commitment=commitment, reason=reason)
+        self.liars[url] = reason
+        if len(self.liars) > MAX_LIARS:
+            del self.liars[next(iter(self.liars))]
+
+    def forget(self, commitment: Digest) -> None:
+        """Deletes what has come of the file. Blocking."""
+        shutil.rmtree(self._place(commitment), ignore_errors=True)
+
+    def begun(self) -> Sequence[Digest]:
+        """Files of which something may have come. Blocking."""
+        try:
+            names = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return ()
+        return [
+            Digest(bytes.fromhex(name)) for name in names if len(name) == 64 and set(name) <= set("0123456789abcdef")
+        ]
+
+    async def _manifest_of(self, url: str, commitment: Digest, name: str, limit: int) -> tuple[str, Manifest] | None:
+        try:
+            async with asyncio.timeout(self.share_seconds):
+                data = await self.member.peers.submission_manifest(url, commitment)
+            manifest = Manifest.parse(data)
+        except (NotFound, Malformed, TimeoutError):
+            return None
+        files = [(file.name, file.size <= limit) for file in manifest.files]
+        return (url, manifest) if files == [(name, True)] and not manifest.tensors else None
+
+    def _place(self, commitment: Digest) -> Path:
+        return self.folder / commitment.hex()

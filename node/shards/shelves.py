@@ -1,0 +1,156 @@
+"""Where a node's chunks can be: several stores, which come and go, and single files that lie anywhere."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from ledger.base import Digest
+from node.errors import NotFound
+from node.shards.holding import Holding, Place
+from node.shards.manifest import Manifest, of_file
+from node.shards.store import Listener
+
+MAX_SINGLES = 1024  # files whose chunks are known; the longest unasked is forgotten first
+
+T = TypeVar("T")
+
+
+class Shelf(Protocol):
+    """What is served of a `CheckpointStore`, or of anything that has chunks. Methods may block but for `locate`."""
+
+    def manifest_path(self, root: Digest) -> Path: ...
+    def have(self, root: Digest) -> bytes: ...
+    def locate(self, digest: bytes) -> Place | None: ...
+    def relocate(self, digest: bytes) -> Place | None: ...
+    def subscribe(self, listener: Listener) -> None: ...
+    def unsubscribe(self, listener: Listener) -> None: ...
+
+
+class Shelves:
+    """Several as one, asked in their order. For one event loop, but what the shelves announce may come from any
+    thread."""
+
+    def __init__(self, *shelves: Shelf) -> None:
+        self._shelves = shelves
+        self._listeners: tuple[Listener, ...] = ()
+
+    def put(self, shelf: Shelf) -> None:
+        self._shelves = (*self._shelves, shelf)
+        for listener in self._listeners:
+            shelf.subscribe(listener)
+
+    @contextmanager
+    def holding(self, shelf: Shelf) -> Iterator[None]:
+        """Has `shelf` among them while the block runs."""
+        self.put(shelf)
+        try:
+            yield
+        finally:
+            self._shelves = tuple(each for each in self._shelves if each is not shelf)
+            for listener in self._listeners:
+                shelf.unsubscribe(listener)
+
+    def manifest_path(self, root: Digest) -> Path:
+        """Raises: NotFound."""
+        return self._first(lambda shelf: shelf.manifest_path(root), root)
+
+    def have(self, root: Digest) -> bytes:
+        """Raises: NotFound."""
+        return self._first(lambda shelf: shelf.have(root), root)
+
+    def locate(self, digest: bytes) -> Place | None:
+        return next((place for shelf in self._shelves if (place := shelf.locate(digest)) is not None), None)
+
+    def relocate(self, digest: bytes) -> Place | None:
+        return next((place for shelf in self._shelves if (place := shelf.relocate(digest)) is not None), None)
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners = (*self._listeners, listener)
+        for shelf in self._shelves:
+            shelf.subscribe(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners = tuple(each for each in self._listeners if each != listener)
+        for shelf in self._shelves:
+            shelf.unsubscribe(listener)
+
+    def _first(self, ask: Callable[[Shelf], T], root: Digest) -> T:
+        for shelf in self._shelves:
+            try:
+                return ask(shelf)
+            except NotFound:
+                continue
+        raise NotFound(f"{root.hex()} is not here")
+
+
+class Singles:
+    """Whole files that lie where they are and are handed out by chunks, each under a manifest of its own.
+
+    Such a manifest is had from whoever knows the file by another name, not by its root.
+    """
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[Path, Holding] = OrderedDict()
+        self._roots: dict[Digest, Holding] = {}
+        self._chunks: dict[bytes, Holding] = {}
+        self._changing = threading.Lock()
+
+    def add(self, path: Path) -> Manifest:
+        """The manifest of the file, the only one in it, by its own name; hashed the first time. Blocking.
+
+        Raises: OSError: it cannot be read.
+        """
+        holding = self._files.get(path)
+        if holding is None:
+            manifest = of_file(path)
+            holding = Holding(manifest.root, manifest, path.parent, whole=True)
+        with self._changing:
+            self._files[path] = holding
+            self._files.move_to_end(path)
+            self._roots[holding.root] = holding
+            self._chunks.update(dict.fromkeys(holding.digests(), holding))
+            if len(self._files) > MAX_SINGLES:
+                self._drop(next(iter(self._files)))
+        return holding.manifest
+
+    def manifest_path(self, root: Digest) -> Path:
+        """Raises: NotFound."""
+        raise NotFound(f"the manifest {root.hex()} is not here")
+
+    def have(self, root: Digest) -> bytes:
+        """Raises: NotFound."""
+        holding = self._roots.get(root)
+        if holding is None:
+            raise NotFound(f"{root.hex()} is not here")
+        return holding.bitmap()
+
+    def locate(self, digest: bytes) -> Place | None:
+        holding = self._chunks.get(digest)
+        return None if holding is None else holding.locate(digest)
+
+    def relocate(self, digest: bytes) -> Place | None:
+        """Forgets a file that has been deleted. Blocking."""
+        place = self.locate(digest)
+        if place is not None and not place[0].exists():
+            with self._changing:
+                self._drop(place[0])
+        return self.locate(digest)
+
+    def subscribe(self, listener: Listener) -> None:
+        """Nothing that somebody waits for arrives here."""
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """As `subscribe`."""
+
+    def _drop(self, path: Path) -> None:
+        holding = self._files.pop(path, None)
+        if holding is None:
+            return
+        if self._roots.get(holding.root) is holding:
+            del self._roots[holding.root]
+        for digest in set(holding.digests()):
+            if self._chunks.get(digest) is holding:
+                del self._chunks[digest]
