@@ -5,6 +5,7 @@ partial/ROOT/         being received, ROOT.marks beside it (`partial`)
 manifests/ROOT        the manifest's bytes
 staging/              copies not yet published, and what is being deleted
 lock                  held shared by every open store
+banned                who served wrong bytes (`bans`)
 """
 
 import fcntl

@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from node.shards.bans import Bans
+
 SMOOTHING = 0.3  # of both moving averages
 LEAST_SUCCESS = 0.02
 HEAL_SECONDS = 300.0  # a failed source regains 63% of what it lost
@@ -18,7 +20,7 @@ MAX_PAUSE_SECONDS = 15.0
 SLOWER = 8.0  # times the seconds that a source's chunks took it: more than a busy line varies
 MEASURED_BYTES = 256 << 10  # a smaller answer shows the round trip, not the bandwidth
 FIRST_BANDWIDTH = 1e6  # bytes a second, of the first source of all
-MAX_SOURCES = 4096  # remembered; the longest unused is forgotten first, the banned last
+MAX_SOURCES = 4096  # remembered; the longest unused is forgotten first
 
 
 @dataclass(slots=True)
@@ -34,21 +36,21 @@ class _Record:
 class Selection:
     """What is known of sources, by their URL."""
 
-    def __init__(self, rng: random.Random, now: Callable[[], float]) -> None:
+    def __init__(self, rng: random.Random, now: Callable[[], float], bans: Bans | None = None) -> None:
         self._rng = rng
         self._now = now
         self._records: OrderedDict[str, _Record] = OrderedDict()
-        self._banned: OrderedDict[str, str] = OrderedDict()
+        self._bans = bans or Bans()
 
     @property
     def banned(self) -> dict[str, str]:
         """Why, by source."""
-        return dict(self._banned)
+        return self._bans.reasons
 
     def usable(self, sources: Collection[str]) -> list[str]:
         """Those neither banned nor pausing after a failure."""
         now = self._now()
-        return [each for each in sources if each not in self._banned and self._record(each).paused_until <= now]
+        return [each for each in sources if each not in self._bans and self._record(each).paused_until <= now]
 
     def choose(self, sources: Collection[str]) -> str | None:
         """One of the usable `sources`; None if there is none."""
@@ -129,15 +131,12 @@ class Selection:
 
     def ban(self, source: str, reason: str) -> None:
         """It served wrong bytes. Exact blame: each answer is one source's."""
-        self._banned[source] = reason[:200]
-        if len(self._banned) > MAX_SOURCES:
-            self._banned.popitem(last=False)
+        self._bans.add(source, reason)
 
     def account(self, sources: Collection[str]) -> str:
         """What became of each, for an error message."""
-        lines = [
-            f"{each}: {self._banned.get(each) or self._record(each).last_error or 'not asked'}" for each in sources
-        ]
+        banned = self.banned
+        lines = [f"{each}: {banned.get(each) or self._record(each).last_error or 'not asked'}" for each in sources]
         return "; ".join(lines[:16]) or "there are no sources"
 
     def _record(self, source: str) -> _Record:

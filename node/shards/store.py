@@ -44,6 +44,11 @@ class CheckpointStore:
                 if re.fullmatch("[0-9a-f]{64}", path.name):
                     self._adopt(Digest(bytes.fromhex(path.name)))
 
+    @property
+    def folder(self) -> Path:
+        """What lies in it says `layout`; files of other names are left alone."""
+        return self._layout.folder
+
     # --- Whole checkpoints
 
     def add(self, source: Path, progress: OnProgress | None = None) -> Digest:
