@@ -50,6 +50,7 @@ class _Log(_Part):
 
 class _Receipt(_Part):
     transaction_hash: _Digest
+    block_hash: _Digest
     block_number: _Number
     status: _Bit
     gas_used: _Number

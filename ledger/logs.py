@@ -96,10 +96,12 @@ async def logs_of_block(filters: Sequence[Filter], number: int, after: Header | 
     for first in range(0, len(hashes), PARALLEL_RECEIPTS):
         some = hashes[first : first + PARALLEL_RECEIPTS]
         for receipt in await asyncio.gather(*(_receipt(w3, transaction) for transaction in some)):
+            if (receipt["blockNumber"], bytes(receipt["blockHash"])) != (number, header.hash):
+                raise BadAnswer(f"block {number} was replaced while it was read")
             passing = [e for e in receipt["logs"] if any(_passes(e, address, topics) for address, topics in filters)]
             logs += [found for entry in passing if (found := read_log(entry)) is not None]
     if any((each.block, each.block_hash) != (number, header.hash) for each in logs):
-        raise BadAnswer(f"block {number} was replaced while it was read")
+        raise BadAnswer(f"logs of another block in receipts of block {number}")
     return Part(header, sorted(logs, key=lambda each: each.index))
 
 

@@ -152,9 +152,10 @@ async def test_a_block_whose_logs_are_too_much_for_one_answer_is_read_by_its_tra
     assert sorted(type(event).__name__ for event in events) == ["CheckpointPublished", *["EndpointSet"] * 10]
 
 
-async def test_a_receipt_that_is_missing_or_anothers_is_not_believed_of_a_block_read_by_its_transactions(
+async def test_a_receipt_that_is_missing_or_of_elsewhere_is_not_believed_of_a_block_read_by_its_transactions(
     scene: EvmScene,
 ) -> None:
+    """One of a replaced block is refused whatever is in it: the logs that matter may be those which it lacks."""
     other = (await ask(scene.anvil.rpc_url, "eth_getBlockByNumber", "0x1", False))["transactions"][0]
 
     async def lie(request: dict, answer: object) -> web.Response | None:
@@ -162,12 +163,15 @@ async def test_a_receipt_that_is_missing_or_anothers_is_not_believed_of_a_block_
             return await flood(request)
         return result(request, answer) if request["method"] == "eth_getTransactionReceipt" else None
 
-    for answer in (None, await ask(scene.anvil.rpc_url, "eth_getTransactionReceipt", other)):
+    head = await ask(scene.anvil.rpc_url, "eth_getBlockByNumber", "latest", False)
+    own = await ask(scene.anvil.rpc_url, "eth_getTransactionReceipt", head["transactions"][0])
+    replaced = own | {"blockHash": "0x" + 32 * "ab", "logs": []}
+    for answer in (None, await ask(scene.anvil.rpc_url, "eth_getTransactionReceipt", other), replaced):
         async with RpcProxy(scene.anvil.rpc_url) as liar:
             ledger = await reader(liar.url, scene.deployment)
             last = (await ledger.head()).number
             liar.rule = partial(lie, answer=answer)
-            with pytest.raises(Unreachable, match=r"no receipt of|a receipt of another transaction"):
+            with pytest.raises(Unreachable, match=r"no receipt of|a receipt of another transaction|was replaced"):
                 await ledger.events(scene.run, last, last)
             await ledger.close()
 
