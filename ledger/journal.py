@@ -5,7 +5,6 @@ slot belongs to the first commitment that was signed for it, for ever, so that n
 signs a second one. Leaves out the JSON form (`portable`).
 """
 
-import errno
 import re
 import sqlite3
 import threading
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from ledger.base import Address, Digest
+from ledger.disk import DISK_FULL
 from ledger.errors import LedgerError
 from ledger.translation import printable
 
 FORMAT: Final = 1  # of the database
 MAX_TEXT: Final = 400  # characters of a name or a slot
 MAX_BYTES: Final = 2**20  # of a transaction; geth's pool takes 128 KiB
-DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # also a quota, and a limit of the process
 
 
 class JournalError(LedgerError):

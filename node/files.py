@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ledger.disk import refusal
-from ledger.journal import DISK_FULL
+from ledger.disk import DISK_FULL, refusal
 from node.errors import ConfigError, StoreError
 
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
