@@ -34,10 +34,10 @@ def later_states(model: str, work: Workload, scratch: Path, threads: int) -> dic
     states: dict[str, Path] = {}
     for step in range(1, max(KEPT[model]) + 1):
         seed = hashlib.sha256(f"later state of {model} {step}".encode()).digest()
-        numbers = _drawn(seed, chosen.batch_rollouts // GROUP_SIZE, tasks.size)
+        numbers = drawn(seed, chosen.batch_rollouts // GROUP_SIZE, tasks.size)
         prompts = [tasks.item(number).prompt_ids for number in numbers]
         rollouts = rollouts_of(prompts, engine.generate(seed, prompts, silent))
-        report = learner.step(_groups(seed, numbers, rollouts, tasks), silent)
+        report = learner.step(groups_of(seed, numbers, rollouts, tasks), silent)
         print(f"step {step}: mean reward {report.mean_reward:.2f}", flush=True)
         weights = scratch / f"step{step}"
         learner.export(weights)
@@ -50,12 +50,12 @@ def later_states(model: str, work: Workload, scratch: Path, threads: int) -> dic
     return states
 
 
-def _drawn(seed: bytes, count: int, size: int) -> list[int]:
+def drawn(seed: bytes, count: int, size: int) -> list[int]:
     digests = [hashlib.sha256(seed + bytes([group])).digest() for group in range(count)]
     return [int.from_bytes(digest[:8], "big") % size for digest in digests]
 
 
-def _groups(seed: bytes, numbers: Sequence[int], rollouts: Sequence[Rollout], tasks: Taskset) -> list[TrainingGroup]:
+def groups_of(seed: bytes, numbers: Sequence[int], rollouts: Sequence[Rollout], tasks: Taskset) -> list[TrainingGroup]:
     groups = []
     for group, number in enumerate(numbers):
         rows = tuple(rollouts[group * GROUP_SIZE : (group + 1) * GROUP_SIZE])
