@@ -82,6 +82,10 @@ class Book:
         """Who says that it holds a rollout file."""
         return tuple(self.offers.get(commitment, ()))
 
+    def having(self, root: Digest) -> tuple[Address, ...]:
+        """Who says that it holds some of checkpoint `root`."""
+        return tuple(node for node, held in self.held.items() if held.root == root)
+
 
 def _heartbeat(message: Announcement) -> Heartbeat:
     assert isinstance(message.news, Heartbeat)

@@ -17,6 +17,9 @@ ASK_SECONDS = 15.0
 class Listener(Protocol):
     """Who hears of peers. Nothing here may raise but what is said."""
 
+    def ready(self) -> None:
+        """The network is there: peers can be dialled."""
+
     def opened(self, peer: str, dialled: bool) -> None:
         """`peer` is connected: nobody else can have that peer id. `dialled`: by this side."""
 

@@ -174,6 +174,9 @@ class Network:
 
     # --- Peers come and go
 
+    def ready(self) -> None:
+        self.dialler.wake.set()
+
     def opened(self, peer: str, dialled: bool) -> None:
         """Whoever dialled says first who it is."""
         if dialled:
@@ -251,6 +254,9 @@ class Network:
 
     def holders(self, commitment: Digest) -> tuple[Address, ...]:
         return self.book.holders(commitment)
+
+    def having(self, root: Digest) -> tuple[Address, ...]:
+        return tuple(node for node in self.book.having(root) if node != self.myself.address)
 
     async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:
         """Content from one of `nodes`: from itself where it is connected, else through peers that may be.

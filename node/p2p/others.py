@@ -21,6 +21,9 @@ class Others(Protocol):
     def holders(self, commitment: Digest) -> tuple[Address, ...]:
         """Who says that it holds a rollout file."""
 
+    def having(self, root: Digest) -> tuple[Address, ...]:
+        """Who says that it holds some of checkpoint `root`."""
+
     async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:
         """Content from one of `nodes`, by streams; it is the caller's to check. Raises: NotFound."""
 
@@ -41,6 +44,9 @@ class Alone:
         return {}
 
     def holders(self, commitment: Digest) -> tuple[Address, ...]:
+        return ()
+
+    def having(self, root: Digest) -> tuple[Address, ...]:
         return ()
 
     async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:

@@ -49,6 +49,7 @@ from node.p2p.messages import (
 )
 
 HOST = "node.p2p.host"
+PACKAGE = "libp2p"
 BACKLOG = 128
 OURS = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
 START_SECONDS = 60.0
@@ -119,7 +120,7 @@ class Sidecar:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def _keep(self) -> None:
-        if importlib.util.find_spec("libp2p") is None:
+        if importlib.util.find_spec(PACKAGE) is None:
             self.reason = "the package libp2p is not installed"
             warn("libp2p is off: the chain's record and HTTP go on", reason=self.reason)
             return
@@ -187,6 +188,7 @@ class Sidecar:
             case Ready(peer):
                 self.address, self.reason = self.listening.address, None
                 event("libp2p on", peer=peer, port=self.address.port)
+                self.listener.ready()
             case Opened(peer, _, dialled):
                 self.listener.opened(peer, dialled)
             case Closed(peer):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from ledger.base import Address, CheckpointPublished, Event, Ledger, Run, Version
+from ledger.base import Address, CheckpointPublished, Digest, Event, Ledger, Run, Version
 from ledger.errors import LedgerError, Unconfirmed, Unreachable
 from ledger.messages import Domain
 from node.clock import Clock
@@ -22,6 +22,7 @@ from node.record import Record
 from node.roles.base_model import require_model
 from node.roles.chronicle import Chronicle
 from node.roles.pauses import put_off
+from node.roles.streams import manifest_by_stream
 from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.patch_index import PatchIndex
@@ -185,10 +186,17 @@ class Member:
         lineage = [checkpoint.manifest_root for checkpoint in self.record.checkpoints[: version + 1]]
         with Progress("downloading", "bytes", self.clock, resumes=True, version=version) as progress:
             patched = await self.patching.bring(root, lineage)
-            folder = await self.downloader.fetch(root, progress)
+            folder = await self._received(root, progress)
         moved = progress.summary(progress.moved + patched.moved_bytes)
         event("weights fetched", version=version, patches=patched.patches, **moved, root=root)
         return folder
+
+    async def _received(self, root: Digest, progress: Progress) -> Path:
+        try:
+            return await self.downloader.fetch(root, progress)
+        except NotFound:
+            await manifest_by_stream(self.others, self.checkpoints, root)  # for the next try
+            raise
 
     async def evict(self) -> None:
         """Deletes the weights that nobody needs: all but the newest versions, version 0, what is wanted, and what work

@@ -46,7 +46,8 @@ async def present(member: Member, key: LocalAccount | None, url: str) -> AsyncIt
     settings = member.settings.libp2p
     if key is None or not settings.on:
         member.others = Alone("--no-p2p")
-        await asyncio.to_thread(_save, member)
+        if key is not None:
+            await asyncio.to_thread(_save, member)
         yield url
         return
     try:
@@ -72,8 +73,11 @@ async def _running(member: Member, key: LocalAccount, taken: Listening, url: str
         stack.enter_context(_live_sources(member))
         for work in (network.run, lambda: _tell(member, sidecar)):
             await stack.enter_async_context(_beside(member, work))
-        yield
-    member.others = Alone("stopping")
+        try:
+            yield
+        finally:
+            member.others = Alone("the role has stopped")
+            await asyncio.to_thread(_save, member)
 
 
 @contextmanager

@@ -28,6 +28,9 @@ class Ear:
     asked_for: list[bytes] = field(default_factory=list)
     losses: int = 0
 
+    def ready(self) -> None:
+        return None
+
     def opened(self, peer: str, dialled: bool) -> None:
         self.here.append(peer)
 

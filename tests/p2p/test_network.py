@@ -198,6 +198,9 @@ async def test_a_network_that_is_lost_is_said_to_be_and_asks_nobody() -> None:
 class Nobody:
     """Hears and answers nothing."""
 
+    def ready(self) -> None:
+        return None
+
     def opened(self, peer: str, dialled: bool) -> None:
         return None
 

@@ -84,6 +84,7 @@ class Network:
     validators: list[LocalAccount]
     quorum: int
     connect: Connect
+    settings: dict[str, Any] = field(default_factory=dict)  # of parts that are made from now on
     parts: list[Part] = field(default_factory=list)
     cleanups: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
@@ -93,14 +94,14 @@ class Network:
         self, account: LocalAccount, make: Callable[[Member], tuple[Any, Mailbox | None]], weights: bool = True
     ) -> Part:
         stack = AsyncExitStack()
-        settings = Settings(
-            Home(self.folder / account.address), self.run, host="127.0.0.1", allow_private=True, poll_seconds=0.5
-        )
+        home = Home(self.folder / account.address)
+        more = {"poll_seconds": 0.5} | self.settings
+        settings = Settings(home, self.run, host="127.0.0.1", allow_private=True, **more)
         member = await stack.enter_async_context(member_of(self.connect(account), settings, FastClock()))
         if weights:
             await asyncio.to_thread(member.checkpoints.add, self.base)
         role, mailbox = make(member)
-        await stack.enter_async_context(served(member, mailbox))
+        await stack.enter_async_context(served(member, mailbox, account if self.settings else None))
         part = Part(account, member, role, mailbox, stack)
         self.parts.append(part)
         return part
