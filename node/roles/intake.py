@@ -13,6 +13,7 @@ from node.record import Record, Submission
 from node.roles.fetching import Fetching
 from node.roles.member import Member
 from node.roles.pauses import put_off
+from node.roles.streams import file_by_stream
 from node.rollouts.file import file_root, size_limit
 from node.rollouts.store import RolloutStore
 from node.shards.manifest import Manifest
@@ -122,7 +123,7 @@ class Intake:
         while not self.holds(commitment):
             given = await self.fetching.manifest(commitment, name, self.max_file_bytes, silent)
             if given is None:
-                return False
+                return await self._fetch_by_stream(commitment)
             holder, manifest = given
             data = await self.fetching.receive(commitment, manifest)
             if data is None:
@@ -133,6 +134,15 @@ class Intake:
             except Malformed as error:
                 self.fetching.blame(holder, str(error), commitment)
             await asyncio.to_thread(self.fetching.forget, commitment)
+        return True
+
+    async def _fetch_by_stream(self, commitment: Digest) -> bool:
+        """As `fetch`, from nodes that nobody can connect to."""
+        made = self.member.record.submissions[commitment].made
+        try:
+            await self.take(commitment, await file_by_stream(self.member.others, made, self.max_file_bytes))
+        except (NotFound, Malformed):
+            return False
         return True
 
     async def prune(self) -> None:
