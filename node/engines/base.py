@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from node.engines.changes import Change
 from node.progress import OnProgress
 from node.rollouts.rollout import Replay, Rollout, Sample
 
@@ -40,6 +41,12 @@ class Engine(Protocol):
 
     def load(self, folder: Path) -> None:
         """Swaps in the weights of `folder` (safetensors beside config.json), in place where something is loaded."""
+
+    def patch(self, folder: Path, changes: Sequence[Change]) -> None:
+        """Makes what is loaded the weights of `folder`, in place; `changes` are what those have and it has not.
+
+        Raises: EngineError: what was loaded still is, unchanged, or nothing is loaded any more.
+        """
 
     def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
         """`group_size` samples of each prompt; sample k is row k of the slot, its noise that of (seed, k, t).

@@ -23,6 +23,7 @@ from hashing.errors import HashingError
 from hashing.proof import build_proofs
 from hashing.sampling import noise
 from node.engines.base import Policy
+from node.engines.changes import Change
 from node.errors import EngineError
 from node.progress import OnProgress
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Rollout, Sample
@@ -80,6 +81,15 @@ class ScriptedEngine:
         if not files or not (2 <= vocabulary <= MAX_SIZE and 128 <= hidden <= MAX_SIZE):
             raise EngineError(f"{folder}: no safetensors, or sizes {vocabulary} and {hidden} that cannot be used")
         self._weights = _Weights(hashlib.sha256(b"".join(digests)).digest(), vocabulary, hidden)
+
+    def patch(self, folder: Path, changes: Sequence[Change]) -> None:
+        """As `Engine.patch`; what counts is a digest of the files, so that all of them are read.
+
+        Raises:
+            EngineError: nothing is loaded, or as `load`.
+        """
+        self._loaded()
+        self.load(folder)
 
     def weights_digest(self) -> str:
         """SHA-256 in hex over the digests of the weight files."""

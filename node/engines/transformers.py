@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from hashing.errors import HashingError
 from node.engines import weights
 from node.engines.base import Policy
+from node.engines.changes import Change, require_fit
 from node.engines.decoding import Row, decode
 from node.engines.forward import Forward, Prompt
 from node.engines.replaying import batches, replay_batch
@@ -66,6 +67,22 @@ class TransformersEngine:
         except (OSError, SafetensorError, RuntimeError) as error:
             self.close()
             raise EngineError(f"{folder}: reading the weights failed midway; nothing is loaded now: {error}") from error
+
+    def patch(self, folder: Path, changes: Sequence[Change]) -> None:
+        """As `Engine.patch`.
+
+        Raises:
+            EngineError: a change does not fit, and nothing was written; or the machine failed and nothing is loaded.
+        """
+        self._forward()
+        if read_config(folder) != self._config:
+            raise EngineError(f"{folder}: not the configuration that is loaded")
+        require_fit(changes, weights.shapes(self._model))
+        try:
+            weights.patch(self._model, changes)
+        except RuntimeError as error:
+            self.close()
+            raise EngineError(f"{folder}: patching failed midway; nothing is loaded now: {error}") from error
 
     def weights_digest(self) -> str:
         """SHA-256 in hex over names, shapes and bytes of the loaded weights."""

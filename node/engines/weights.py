@@ -6,7 +6,7 @@ Only safetensors are read, names, shapes and types must be exactly the model's, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from node.engines.changes import Change
 from node.engines.slots import ATTENTION, attention
 from node.engines.stored import Shapes, read_config, stored_shapes, weight_files
 from node.errors import EngineError
@@ -72,6 +73,16 @@ def swap(model: Any, folder: Path) -> None:
                 missing.discard(name)
     if missing:  # a file went away after it was checked
         raise RuntimeError(f"{len(missing)} tensors are gone")
+
+
+def patch(model: Any, changes: Sequence[Change]) -> None:
+    """Writes changes, which fit, into `model`. Raises: RuntimeError: failed midway: it may be a mix."""
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for change in changes:
+            parameter = parameters[change.name]
+            values_N = torch.from_numpy(change.values.view("int16")).view(torch.bfloat16)
+            parameter.view(-1)[torch.from_numpy(change.indices).to(parameter.device)] = values_N.to(parameter.device)
 
 
 def own_memory(model: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from node.engines.vllm.engine import environment
-from node.engines.vllm.messages import Digest, Generate, Order, Patch, Prefill, Settings, Swap
+from node.engines.vllm.messages import Generate, Order, Patch, Prefill, Settings, Swap, WeightsDigest
 from node.engines.vllm.process import EngineProcess, ask
 from tests.vllm.agreement import POLICY, quiet
 
@@ -30,13 +30,13 @@ def main() -> None:
     def answer(order: Order) -> Any:
         return ask([(process, order)], quiet, PATIENCE_SECONDS)[0]
 
-    found: dict[str, Any] = {"digest": answer(Digest()), "samples": answer(Generate(SEED, ROWS))}
+    found: dict[str, Any] = {"digest": answer(WeightsDigest()), "samples": answer(Generate(SEED, ROWS))}
     outputs = tuple((row, prompt, s.output_ids) for (row, prompt), s in zip(ROWS, found["samples"], strict=True))
     found["replays"] = answer(Prefill(SEED, outputs))
     answer(Patch((update,)))
-    found |= {"patched digest": answer(Digest()), "patched samples": answer(Generate(SEED, ROWS))}
+    found |= {"patched digest": answer(WeightsDigest()), "patched samples": answer(Generate(SEED, ROWS))}
     answer(Swap(other))
-    found |= {"swapped digest": answer(Digest()), "swapped samples": answer(Generate(SEED, ROWS))}
+    found |= {"swapped digest": answer(WeightsDigest()), "swapped samples": answer(Generate(SEED, ROWS))}
     Path(out).with_suffix(".part").write_bytes(pickle.dumps(found))
     Path(out).with_suffix(".part").rename(out)
     while True:

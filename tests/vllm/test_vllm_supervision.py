@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
+from node.engines.changes import Change
 from node.engines.transformers import TransformersEngine
 from node.engines.vllm.engine import Hardware, VllmEngine, environment
-from node.engines.vllm.messages import Change, Settings
+from node.engines.vllm.messages import Settings
 from node.engines.vllm.process import LEAVE_SECONDS, EngineProcess
 from node.errors import EngineError
 from tests.vllm.agreement import POLICY, quiet, require_sampled
@@ -165,7 +166,7 @@ def test_a_patch_that_does_not_fit_changes_nothing(
     does_not = Change(name, np.array(indices, np.int64), np.array([0], np.uint16))
 
     with pytest.raises(EngineError):
-        engine.patch([fits, does_not])
+        engine.patch(tiny_folder, [fits, does_not])
 
     assert (engine.weights_digest(), process_of(engine)) == (before, process)
 
@@ -195,9 +196,9 @@ def test_a_patch_is_that_of_a_fresh_load_and_one_that_breaks_the_model_is_said(
     fresh = TransformersEngine(POLICY, 1)
     fresh.load(changed(tiny_folder, tmp_path / "changed", update))
 
-    engine.patch([update])
+    engine.patch(tiny_folder, [update])
     digest = engine.weights_digest()
-    engine.patch([Change(update.name, np.array([0]), np.array([0x7FC0], np.uint16))])  # NaN
+    engine.patch(tiny_folder, [Change(update.name, np.array([0]), np.array([0x7FC0], np.uint16))])  # NaN
 
     assert digest == fresh.weights_digest()
     with pytest.raises(EngineError, match=r"gave up: RuntimeError: .*not finite"):

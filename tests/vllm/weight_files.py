@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from node.engines.vllm.messages import Change
+from node.engines.changes import Change
 
 # Apart from the tiny model in what vLLM treats apart: an output layer of its own, biases, fewer heads of keys and
 # values, a vocabulary that is no multiple of 64.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +11,19 @@ from typing import Any, TypeVar
 from hashing.errors import HashingError
 from hashing.sampling import key_of
 from node.engines.base import Policy
+from node.engines.changes import Change, require_fit
 from node.engines.stored import Shapes, read_config, stored_shapes
-from node.engines.vllm.messages import Change, Digest, Generate, Order, Patch, Prefill, Prompt, Ready, Settings, Swap
+from node.engines.vllm.messages import (
+    Generate,
+    Order,
+    Patch,
+    Prefill,
+    Prompt,
+    Ready,
+    Settings,
+    Swap,
+    WeightsDigest,
+)
 from node.engines.vllm.process import HANG_SECONDS, EngineProcess, ask
 from node.errors import EngineError
 from node.log import event, warn
@@ -132,14 +142,15 @@ class VllmEngine:
             settings = replace(settings, batch_rows=smaller, cache_bytes=cache and cache * smaller // rows)
             yield settings
 
-    def patch(self, changes: Sequence[Change]) -> None:
-        """Writes a sparse update into what is loaded, in place.
+    def patch(self, folder: Path, changes: Sequence[Change]) -> None:
+        """As `Engine.patch`.
 
         Raises:
             EngineError: a change does not fit, and nothing was written; or the process failed and nothing is loaded.
         """
-        for change in changes:
-            _require_fits(change, self._shapes)
+        if read_config(folder) != self._config:
+            raise EngineError(f"{folder}: not the configuration that is loaded")
+        require_fit(changes, self._shapes)
         self._ask_all(Patch(tuple(changes)))
 
     def weights_digest(self) -> str:
@@ -147,7 +158,7 @@ class VllmEngine:
 
         Raises: EngineError: nothing is loaded, or processes hold different weights.
         """
-        digests: set[str] = set(self._ask_all(Digest()))
+        digests: set[str] = set(self._ask_all(WeightsDigest()))
         if len(digests) != 1:
             self.close()
             raise EngineError(f"engine processes hold different weights: {', '.join(sorted(digests))}")
@@ -236,15 +247,3 @@ def _require_seed(seed: bytes) -> None:
         key_of(seed)
     except HashingError as error:
         raise EngineError(f"no seed: {error}") from error
-
-
-def _require_fits(change: Change, shapes: Shapes) -> None:
-    """Raises EngineError unless the change's tensor exists and its indices are in it, one value each."""
-    shape = shapes.get(change.name)
-    if shape is None:
-        raise EngineError(f"the update changes {change.name!r}, which is no tensor of the model")
-    size = math.prod(shape)
-    if len(change.indices) != len(change.values) or (
-        len(change.indices) and not (change.indices.min() >= 0 and change.indices.max() < size)
-    ):
-        raise EngineError(f"the update of {change.name!r} has indices outside its {size} values, or not one value each")

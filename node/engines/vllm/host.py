@@ -20,7 +20,6 @@ from node.engines.vllm.messages import (
     START,
     Abort,
     Asked,
-    Digest,
     Done,
     Failed,
     Generate,
@@ -29,6 +28,7 @@ from node.engines.vllm.messages import (
     Progressed,
     Settings,
     Swap,
+    WeightsDigest,
 )
 from node.errors import NodeError
 
@@ -103,7 +103,7 @@ def _begin(connection: Connection, batch: Batch, asked: Asked) -> None:
             batch.swap(folder)
         case Patch(changes):
             batch.patch(changes)
-        case Digest():
+        case WeightsDigest():
             value = batch.digest()
     connection.send(Done(asked.number, value))
 

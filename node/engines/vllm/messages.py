@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from node.engines.base import Policy
+from node.engines.changes import Change
 
 Prompt = tuple[int, ...]
 
@@ -29,15 +27,6 @@ class Settings:
     cache_bytes: int | None
     ranks: int
     prefix_caching: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Of a sparse update: `values` (bfloat16 patterns) at flat `indices` of tensor `name`."""
-
-    name: str
-    indices: npt.NDArray[np.int64]
-    values: npt.NDArray[np.uint16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +63,7 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class WeightsDigest:
     pass
 
 
@@ -87,7 +76,7 @@ class Ready:
     positions: int
 
 
-Order = Generate | Prefill | Abort | Swap | Patch | Digest
+Order = Generate | Prefill | Abort | Swap | Patch | WeightsDigest
 
 
 @dataclass(frozen=True, slots=True)

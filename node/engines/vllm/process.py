@@ -104,7 +104,7 @@ class EngineProcess:
             for waiting in self._waiting.values():
                 waiting.put((self, None))
 
-    def obituary(self) -> str:
+    def why_ended(self) -> str:
         """Why it is gone, with the end of its log."""
         if self._over:
             return f"the engine process gave up: {self._over}. {self.last_words()}"
@@ -166,7 +166,7 @@ def gather(processes: Sequence[EngineProcess], answers: Answers, progress: OnPro
             case Done(_, value):
                 values[process] = value
             case _:
-                raise EngineError(process.obituary())
+                raise EngineError(process.why_ended())
     return [values[process] for process in processes]
 
 

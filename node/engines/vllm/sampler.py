@@ -20,7 +20,7 @@ from vllm.v1.outputs import SamplerOutput
 
 from hashing.sampling import key_of, places
 from node.engines.scoring import Choice, choose_unchecked
-from node.engines.vllm.traces import Look, Proven, Trace
+from node.engines.vllm.traces import Proven, Recheck, Trace
 from node.rollouts.rollout import Replay
 
 IN_FLIGHT = 8  # steps whose copies from the device may be on their way
@@ -56,7 +56,7 @@ class SeededSampler(torch.nn.Module):
         self._runner = runner
         self._temperature = temperature
         self._notes = notes
-        self._under_way: dict[str, Trace | Look] = {}
+        self._under_way: dict[str, Trace | Recheck] = {}
         self._steps: deque[_Step] = deque()
         self._hidden_NH = torch.empty(0)
 
@@ -79,14 +79,14 @@ class SeededSampler(torch.nn.Module):
         drawn = [max(position, 0) for position in positions]  # of a prompt that is not complete: drawn, and dropped
         places_B4 = places([r.key for r in requests], [r.row for r in requests], drawn)
         choice = choose_unchecked(logits, places_B4, self._temperature)
-        self._look(requests, lengths)
+        self._recheck(requests, lengths)
         if self._notes:
             dropped = runner.discard_request_mask.np[:count]
             rows = [b for b in range(count) if isinstance(requests[b], Trace) and not dropped[b]]
             self._keep(requests, positions, rows, choice)
         return SamplerOutput(choice.tokens.to(torch.int32)[:, None], None)
 
-    def _request(self, name: str) -> Trace | Look:
+    def _request(self, name: str) -> Trace | Recheck:
         """Under our own name of the request; vLLM's workers know it by another."""
         state = self._runner.requests[name]
         asked = state.sampling_params.extra_args
@@ -96,20 +96,22 @@ class SeededSampler(torch.nn.Module):
             length = state.num_prompt_tokens
             key, row = key_of(asked["seed"]), asked["row"]
             found = (
-                Trace(key, row, length) if output is None else Look(key, row, length - len(output) + 1, tuple(output))
+                Trace(key, row, length)
+                if output is None
+                else Recheck(key, row, length - len(output) + 1, tuple(output))
             )
             self._under_way[asked["name"]] = found
         return found
 
-    def _look(self, requests: list[Trace | Look], lengths: list[int]) -> None:
+    def _recheck(self, requests: list[Trace | Recheck], lengths: list[int]) -> None:
         """Shows those that are replayed what was computed of them in this step."""
         starts = self._runner.query_start_loc.np
         for b, request in enumerate(requests):
-            if isinstance(request, Look):
+            if isinstance(request, Recheck):
                 states_NH = self._hidden_NH[starts[b] : starts[b + 1]]
                 request.see(lengths[b], states_NH, self._runner.model.compute_logits, self._temperature)
 
-    def _keep(self, requests: list[Trace | Look], positions: list[int], rows: list[int], choice: Choice) -> None:
+    def _keep(self, requests: list[Trace | Recheck], positions: list[int], rows: list[int], choice: Choice) -> None:
         traces = [request for request in (requests[b] for b in rows) if isinstance(request, Trace)]
         last_B = self._runner.query_start_loc.gpu[1 : len(requests) + 1] - 1
         states_BH = self._hidden_NH[last_B]

@@ -15,7 +15,8 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from node.engines.vllm.messages import Change, Prompt, Ready, Settings
+from node.engines.changes import Change
+from node.engines.vllm.messages import Prompt, Ready, Settings
 from node.engines.vllm.traces import Proven
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Sample
 

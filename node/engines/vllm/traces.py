@@ -68,7 +68,7 @@ class Trace:
 
 
 @dataclass(slots=True)
-class Look:
+class Recheck:
     """A finished output that is prefilled after its prompt: all of it is fed but its last token."""
 
     key: Key
