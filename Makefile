@@ -12,7 +12,7 @@ SEEDS ?= 3
 KILLS ?= 200
 SEED ?= 1
 
-.PHONY: help demo test test-contracts test-python test-slow test-vllm test-vllm-short lint format calibrate learning chaos docs setup prerequisites clean
+.PHONY: help demo test test-contracts test-python test-slow test-vllm test-vllm-short lint format calibrate learning chaos swarm docs setup prerequisites clean
 
 help:
 	@echo "make demo    set up, then run the whole network here with a real model and a cheater (MODEL= ENGINE= CHEAT= STEPS=)"
@@ -25,6 +25,7 @@ help:
 	@echo "make calibrate  measure a preset's thresholds again (MODEL=)"
 	@echo "make learning   play whole networks, show that they learn, and draw the curves (MODEL= SEEDS=)"
 	@echo "make chaos   kill a network's processes at random, and count what was doubled or lost (KILLS= SEED=)"
+	@echo "make swarm   kill nodes of a swarm a hundred times while they receive weights, two of eight liars"
 	@echo "make docs    regenerate the pages that are generated"
 	@echo "make clean   delete what setting up and building made"
 
@@ -71,6 +72,9 @@ learning: setup
 
 chaos: setup
 	$(BIN)/python benchmarks/chaos.py --kills $(KILLS) --seed $(SEED)
+
+swarm: setup
+	$(BIN)/python -m pytest -m slow tests/shards/test_swarm.py -s --timeout 1200
 
 docs: setup
 	$(BIN)/python docs/generate.py
