@@ -93,13 +93,11 @@ class SeededSampler(torch.nn.Module):
         found = self._under_way.get(asked["name"])
         if found is None:
             output = asked.get("output")
-            length = state.num_prompt_tokens
-            key, row = key_of(asked["seed"]), asked["row"]
-            found = (
-                Trace(key, row, length)
-                if output is None
-                else Recheck(key, row, length - len(output) + 1, tuple(output))
-            )
+            length, key, row = state.num_prompt_tokens, key_of(asked["seed"]), asked["row"]
+            if output is None:
+                found = Trace(key, row, length)
+            else:
+                found = Recheck(key, row, length - len(output) + 1, tuple(output))
             self._under_way[asked["name"]] = found
         return found
 
