@@ -83,6 +83,7 @@ class PeerClient:
             piece = data[at : at + size]
             await self.uplink.turn(url, len(piece))
             yield piece  # the next one is asked for once this one has left
+            self.uplink.sent_bytes += len(piece)
             progress(at + len(piece), len(data))
 
     async def _ask(

@@ -35,26 +35,26 @@ class Fetching:
     member: Member
     folder: Path
     patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
-    share_seconds: float = 10.0  # for one holder to say by what chunks it has the file
+    share_seconds: float = 30.0  # for one holder to give a small file, or the manifest of a large one
     chunk_seconds: float = CHUNK_SECONDS
     rng: random.Random = field(default_factory=random.Random)
     liars: dict[str, str] = field(default_factory=dict)  # by URL, and why; never asked again
 
-    async def manifest(
+    async def offer(
         self, commitment: Digest, name: str, limit: int, but: Collection[str]
-    ) -> tuple[str, Manifest] | None:
-        """Of the first holder, not in `but`, that gives a manifest of one file `name` of at most `limit` bytes, and who
-        that was.
+    ) -> tuple[str, bytes | Manifest] | None:
+        """What the first holder, not in `but`, has to give, and who that is: a file of one chunk, or the manifest of a
+        larger one, of at most `limit` bytes, which calls it `name`.
 
         The worker itself is asked first, then others in an order of this node's own that nobody can stand at the head
         of. None waits for long for the one before it: whoever stalls holds nobody up.
         """
         holders = [url for url in self.holders(commitment) if url not in but]
-        asking: set[asyncio.Task[tuple[str, Manifest] | None]] = set()
+        asking: set[asyncio.Task[tuple[str, bytes | Manifest] | None]] = set()
         try:
             while holders or asking:
                 if holders:
-                    asking.add(asyncio.create_task(self._manifest_of(holders.pop(0), commitment, name, limit)))
+                    asking.add(asyncio.create_task(self._offer_of(holders.pop(0), commitment, name, limit)))
                 patience = self.patience_seconds if holders else None
                 done, asking = await asyncio.wait(asking, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 if given := next((found for task in done if (found := task.result())), None):
@@ -120,15 +120,25 @@ class Fetching:
             Digest(bytes.fromhex(name)) for name in names if len(name) == 64 and set(name) <= set("0123456789abcdef")
         ]
 
-    async def _manifest_of(self, url: str, commitment: Digest, name: str, limit: int) -> tuple[str, Manifest] | None:
+    async def _offer_of(
+        self, url: str, commitment: Digest, name: str, limit: int
+    ) -> tuple[str, bytes | Manifest] | None:
+        peers = self.member.peers
         try:
             async with asyncio.timeout(self.share_seconds):
-                data = await self.member.peers.submission_manifest(url, commitment)
-            manifest = Manifest.parse(data)
+                manifest = Manifest.parse(await peers.submission_manifest(url, commitment))
+                _require_only(manifest, name, limit)
+                if manifest.chunks > 1:
+                    return url, manifest
+                return url, await peers.submission(url, commitment, manifest.size)
         except (NotFound, Malformed, TimeoutError):
             return None
-        files = [(file.name, file.size <= limit) for file in manifest.files]
-        return (url, manifest) if files == [(name, True)] and not manifest.tensors else None
 
     def _place(self, commitment: Digest) -> Path:
         return self.folder / commitment.hex()
+
+
+def _require_only(manifest: Manifest, name: str, limit: int) -> None:
+    """Raises: Malformed: it is not of one file, of this name and of at most `limit` bytes."""
+    if [(file.name, file.size <= limit) for file in manifest.files] != [(name, True)] or manifest.tensors:
+        raise Malformed(f"a manifest of anything but a file of at most {limit} bytes")

@@ -121,11 +121,11 @@ class Intake:
         """
         name, silent = self.store.path(commitment).name, set[str]()  # whose chunks did not come
         while not self.holds(commitment):
-            given = await self.fetching.manifest(commitment, name, self.max_file_bytes, silent)
+            given = await self.fetching.offer(commitment, name, self.max_file_bytes, silent)
             if given is None:
                 return await self._fetch_by_stream(commitment)
-            holder, manifest = given
-            data = await self.fetching.receive(commitment, manifest)
+            holder, offer = given
+            data = await self.fetching.receive(commitment, offer) if isinstance(offer, Manifest) else offer
             if data is None:
                 silent.add(holder)
                 continue

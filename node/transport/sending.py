@@ -119,3 +119,4 @@ class _Sending:
             raise ConnectionResetError("the peer has gone")
         if await self._loop.sendfile(self._transport, self._file, offset, piece) != piece:
             raise ConnectionResetError(f"{self._file.name} ends early")
+        self._uplink.sent_bytes += piece

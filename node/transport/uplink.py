@@ -25,6 +25,7 @@ class Uplink:
 
     def __init__(self, bytes_per_second: float | None = None) -> None:
         self.bytes_per_second = bytes_per_second
+        self.sent_bytes = 0  # of files, since this process began
         self._free_at = float("-inf")  # when what was let go has left, at the limit
         self._turns = _InTurn()
         self._places = _InTurn()

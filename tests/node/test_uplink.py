@@ -78,13 +78,13 @@ async def received_by(readers: list[Reader], seconds: float) -> tuple[list[int],
     return [reader.received - was for reader, was in zip(readers, before, strict=True)], time.monotonic() - began
 
 
-@pytest.mark.parametrize(("rate", "count"), [(4_000_000, 3), (60_000_000, 1), (60_000_000, 8)])
+@pytest.mark.parametrize(("rate", "count"), [(4_000_000, 3), (60_000_000, 8)])
 async def test_all_connections_together_get_what_the_limit_permits(tmp_path: Path, rate: int, count: int) -> None:
     async with serving_file(tmp_path, Uplink(rate)) as port:
         readers = [Reader(port) for _ in range(count)]
         async with reading(*readers):
             await asyncio.sleep(0.3)
-            counts, seconds = await received_by(readers, 1.5)
+            counts, seconds = await received_by(readers, 1.0)
 
     assert sum(counts) / seconds == pytest.approx(rate, rel=0.04)
     assert min(counts) > 0.8 * sum(counts) / count
@@ -96,7 +96,7 @@ async def test_an_address_gets_no_more_for_many_connections_than_another_for_one
         one = Reader(port, "127.0.0.3")
         async with reading(*many, one):
             await asyncio.sleep(0.3)
-            counts, _ = await received_by([*many, one], 1.5)
+            counts, _ = await received_by([*many, one], 1.0)
 
     assert counts[-1] == pytest.approx(sum(counts[:-1]), rel=0.2)
 

@@ -47,7 +47,6 @@ async def test_a_file_is_had_from_another_when_the_first_ones_asked_stall(build:
         asking = await network.validator(2)
         await asking.member.sync()
         asking.role.intake.fetching.patience_seconds = 0.05
-        asking.role.intake.fetching.chunk_seconds = 600.0  # the clock runs fast, and a bitmap is waited for by another
         started = time.monotonic()
 
         assert await asking.role.intake.fetch(commitment)
