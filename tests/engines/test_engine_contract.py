@@ -10,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from hashing.comparison import compare_all
 from node.engines.base import Engine, Policy
+from node.engines.changes import changes_between
 from node.errors import EngineError
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Rollout, Sample
 
@@ -239,3 +242,41 @@ def test_prompts_that_no_model_can_run_are_errors(make_engine: MakeEngine, ids: 
 def test_a_seed_that_is_not_32_bytes_is_an_error(make_engine: MakeEngine) -> None:
     with pytest.raises(EngineError):
         make_engine(POLICY).generate(b"short", PROMPTS, quiet)
+
+
+@pytest.fixture
+def trained_folder(tiny_folder: Path, tmp_path: Path) -> Path:
+    """The first model with a few weights of two tensors changed."""
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "trained"))
+    tensors = load_file(folder / "model.safetensors")
+    for name in ("model.norm.weight", "model.embed_tokens.weight"):
+        tensors[name].view(torch.int16).view(-1)[::7] ^= 1
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def test_a_patched_engine_is_one_that_has_loaded_the_weights(
+    make_engine: MakeEngine, tiny_folder: Path, trained_folder: Path
+) -> None:
+    engine = make_engine(POLICY)
+    changes = changes_between(tiny_folder, trained_folder)
+    assert changes is not None and {change.name for change in changes} == {
+        "model.norm.weight", "model.embed_tokens.weight",
+    }  # fmt: skip
+
+    engine.patch(trained_folder, changes)
+
+    patched, digest = engine.generate(SEED, PROMPTS, quiet), engine.weights_digest()  # type: ignore[attr-defined]
+    engine.load(tiny_folder)
+    assert engine.weights_digest() != digest  # type: ignore[attr-defined]
+    engine.load(trained_folder)
+    assert engine.weights_digest() == digest  # type: ignore[attr-defined]
+    assert engine.generate(SEED, PROMPTS, quiet) == patched
+
+
+def test_nothing_is_patched_when_nothing_is_loaded(make_engine: MakeEngine, tiny_folder: Path) -> None:
+    engine = make_engine(POLICY)
+    engine.close()
+
+    with pytest.raises(EngineError):
+        engine.patch(tiny_folder, [])
