@@ -10,22 +10,21 @@ from functools import partial
 from typing import Any, Final
 
 import aiohttp
-from eth_account.signers.base import BaseAccount
 
 from ledger.base import Address, Digest
 from ledger.messages import Domain
 from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.log import event
-from node.p2p.addresses import PeerAddress, peer_id, peer_id_bytes
+from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, announce
 from node.p2p.book import Book
 from node.p2p.content import Kind, Shelf, fetched
 from node.p2p.dialling import Dialler
 from node.p2p.gossip import Gossip, split
 from node.p2p.identity import STATEMENT_BYTES, VALID_SECONDS, Identities, Statement, make_statement
-from node.p2p.keys import public_key_of
 from node.p2p.link import Link
+from node.p2p.myself import Chain, Myself
 from node.p2p.protocols import CONTENT, FORWARD, IDENTITY, PEERS, REACH
 from node.p2p.reach import Prober, Reach, reached
 from node.p2p.service import MAX_TOLD_BYTES, PIECE_SECONDS, Known, Service
@@ -36,39 +35,10 @@ HEARTBEAT_SECONDS: Final = 60.0
 TENDING_SECONDS: Final = 2.0  # between two looks at what is due
 REACH_SECONDS, UNREACHED_SECONDS = 600.0, 60.0  # between two questions whether this node is reached; where it is not
 RELAYS_TRIED: Final = 3
+COUNTED: Final = ("heard", "invalid", "strange", "dropped")  # of announcements, for `status`
 INTRODUCTION_SECONDS: Final = 10.0
 
 Way = Callable[[bytes], Awaitable[bytes]]  # a request for content, to whoever has it
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """What the chain's record says, asked anew each time; nothing else is believed about who is who."""
-
-    belongs: Callable[[Address], bool]
-    endpoint_of: Callable[[Address], str | None]
-    core: Callable[[], Iterable[PeerAddress]]  # of those that everybody needs: they are dialled first, and for ever
-    nodes: Callable[[], Iterable[PeerAddress]]  # of others
-    time: Callable[[], int]  # of the latest block
-
-
-@dataclass(frozen=True, slots=True)
-class Myself:
-    """Who this node is: the account that the chain knows, its libp2p secret, and where it can be reached, if at all."""
-
-    account: BaseAccount
-    secret: bytes = field(repr=False)
-    endpoint: str = ""  # as peers are told; empty: nobody can connect
-    host: str | None = None  # of the endpoint; None: nobody can connect
-    bootstrap: tuple[PeerAddress, ...] = ()  # that the user named
-
-    @property
-    def address(self) -> Address:
-        return Address(self.account.address)
-
-    @property
-    def peer(self) -> str:
-        return peer_id(public_key_of(self.secret))
 
 
 def _unheard(_: NewVersion) -> None:
@@ -291,5 +261,5 @@ class Network:
             "reachable": self.reach.answer,
             "reachable_by": list(self.reach.by),
             "reachable_at": None if self.reach.at is None else int(self.reach.at),
-            "announcements": {name: getattr(self.gossip.counts, name) for name in ("heard", "invalid", "dropped")},
+            "announcements": {name: getattr(self.gossip.counts, name) for name in COUNTED},
         }

@@ -12,17 +12,17 @@ import random
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from node.errors import ConfigError, Malformed, NotFound, StoreError
+from node.errors import Malformed, NotFound, StoreError
 from node.log import event, warn
-from node.p2p.addresses import PeerAddress, peer_id
-from node.p2p.keys import public_key_of
+from node.p2p.addresses import PeerAddress
 from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, REQUEST_SECONDS
 from node.p2p.link import ASK_SECONDS, Listener
+from node.p2p.listening import Listening
 from node.p2p.messages import (
     ANSWERED,
     HEAD,
@@ -50,7 +50,6 @@ from node.p2p.messages import (
 
 HOST = "node.p2p.host"
 PACKAGE = "libp2p"
-BACKLOG = 128
 OURS = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
 START_SECONDS = 60.0
 HANG_SECONDS = 15.0  # without a word of a process that says every second that it is alive
@@ -59,37 +58,6 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0  # before a process is begun 
 STEADY_SECONDS = 120.0  # a process that lived so long did not fail at once: the pause is the first one again
 MAX_UNSENT_BYTES = 8 << 20  # of orders that the process has not read; more are not sent
 MARGIN_SECONDS = 2.0  # for the process itself to say that time is over
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """The socket on which the process takes connections, and by which key (`secret`, Ed25519).
-
-    The socket is the node's, so that the port stays the same however often the process is begun anew.
-    """
-
-    socket: socket.socket
-    allow_private: bool
-    secret: bytes = field(repr=False)
-
-    @property
-    def address(self) -> PeerAddress:
-        host, port = self.socket.getsockname()[:2]
-        return PeerAddress(str(host), int(port), peer_id(public_key_of(self.secret)))
-
-
-@contextmanager
-def listening(host: str, port: int, allow_private: bool, secret: bytes) -> Iterator[Listening]:
-    """Listens while the block runs; port 0 takes a free one. Raises: ConfigError: the address cannot be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        taken = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host}:{port} for libp2p: {error.strerror}; choose another --p2p-port, or --no-p2p"
-        ) from error
-    with taken:
-        yield Listening(taken, allow_private, secret)
 
 
 @dataclass(slots=True)
@@ -143,7 +111,7 @@ class Sidecar:
         try:
             with theirs, self.log.open("wb") as output:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", HOST, *map(str, handed), stdin=asyncio.subprocess.DEVNULL,
+                    sys.executable, "-P", "-m", HOST, *map(str, handed), stdin=asyncio.subprocess.DEVNULL,
                     stdout=output, stderr=output, pass_fds=handed, env=_environment(), start_new_session=True,
                 )  # fmt: skip
         except OSError as error:

@@ -22,6 +22,7 @@ class _Counts(BaseModel):
 
     heard: int
     invalid: int
+    strange: int
     dropped: int
 
 

@@ -21,9 +21,11 @@ from node.log import LOGGER, warn
 from node.p2p.addresses import PeerAddress, parse_multiaddr, split_endpoint, with_fragment
 from node.p2p.announcements import MAX_COMMITMENTS, MAX_URL_BYTES, Held, Offers, Scope
 from node.p2p.keys import load_secret
-from node.p2p.network import Chain, Myself, Network
+from node.p2p.listening import Listening, listening
+from node.p2p.myself import Chain, Myself
+from node.p2p.network import Network
 from node.p2p.others import Alone
-from node.p2p.sidecar import Listening, Sidecar, listening
+from node.p2p.sidecar import Sidecar
 from node.record import Record
 from node.roles.directory import belongs, core, staked, url_of
 from node.roles.member import Member

@@ -17,7 +17,8 @@ from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import NewVersion, Scope
 from node.p2p.content import Piece, Shelf
 from node.p2p.link import Wire
-from node.p2p.network import Chain, Myself, Network
+from node.p2p.myself import Chain, Myself
+from node.p2p.network import Network
 from node.transport import session
 
 STAKING = Domain(31337, Address("0x" + "11" * 20))

@@ -10,8 +10,9 @@ from pathlib import Path
 from node.errors import NotFound
 from node.p2p.addresses import PeerAddress, peer_id
 from node.p2p.keys import public_key_of
+from node.p2p.listening import listening
 from node.p2p.protocols import IDENTITY
-from node.p2p.sidecar import Sidecar, listening
+from node.p2p.sidecar import Sidecar
 from tests.p2p.parts import secret, until
 
 START_SECONDS = 60.0
@@ -68,12 +69,14 @@ class Ear:
 
 
 @asynccontextmanager
-async def sidecars(folder: Path, count: int = 1, **options: object) -> AsyncIterator[list[Ear]]:
+async def sidecars(
+    folder: Path, count: int = 1, *, private: bool = True, **options: object
+) -> AsyncIterator[list[Ear]]:
     """So many libp2p processes, listening on loopback."""
     async with AsyncExitStack() as stack:
         ears = [Ear() for _ in range(count)]
         for number, ear in enumerate(ears):
-            socket = stack.enter_context(listening("127.0.0.1", 0, True, secret(40 + number)))
+            socket = stack.enter_context(listening("127.0.0.1", 0, private, secret(40 + number)))
             ear.sidecar = Sidecar(socket, ear, folder / f"{number}.log", **options)  # type: ignore[arg-type]
             await stack.enter_async_context(ear.sidecar.running())
         await until(lambda: all(ear.sidecar.address for ear in ears), START_SECONDS)

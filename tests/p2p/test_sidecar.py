@@ -9,9 +9,10 @@ import pytest
 
 from node.errors import ConfigError, Malformed, NotFound
 from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER
+from node.p2p.listening import listening
 from node.p2p.messages import HEAD, MAX_HEAD_BYTES, ORDERS, REPORTS, Ask, Asked, Ready, decode, encode, sizes
 from node.p2p.protocols import CONTENT
-from node.p2p.sidecar import Sidecar, listening
+from node.p2p.sidecar import Sidecar
 from tests.p2p.parts import secret, until
 from tests.p2p.sidecars import Ear, introduced, sidecars
 
@@ -80,6 +81,7 @@ async def test_a_process_that_is_killed_again_and_again_is_begun_anew_and_dialle
         assert other.sidecar.starts == 3
 
 
+@pytest.mark.slow
 async def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("node.p2p.sidecar.HANG_SECONDS", 3.0)
     async with sidecars(tmp_path, 1, first_pause=0.1) as (node,):
@@ -112,6 +114,7 @@ def test_a_port_that_is_taken_is_said() -> None:
         pass
 
 
+@pytest.mark.slow
 async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
     with listening("127.0.0.1", 0, True, b"no key") as socket:
         ear = Ear()
@@ -122,6 +125,7 @@ async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
         assert "Error" in (node.reason or "")
 
 
+@pytest.mark.slow
 async def test_questions_beyond_the_limit_fail_at_once(tmp_path: Path) -> None:
     async with sidecars(tmp_path, 2) as (one, other):
         await introduced(one, other)

@@ -18,8 +18,6 @@ from node.standing import Asked, standing
 from tests.roles.network import TRAINER, Build, Part
 from tests.roles.stage import key, until
 
-pytest_plugins = ["tests.roles.conftest"]
-
 ON = {"libp2p": Libp2p(on=True)}
 HIDDEN = {**ON, "inbound": False}
 
