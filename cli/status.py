@@ -75,6 +75,8 @@ def _among_peers(row: Row) -> Sequence[str]:
 
 
 def _reachable(row: Row) -> str:
+    if not row["announced"]:
+        return "not meant to be (--no-inbound)"
     if row["reachable"] is None:
         return "unknown, nobody has tried"
     by = ", ".join(who[:10] + "…" for who in row["reachable_by"])

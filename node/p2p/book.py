@@ -23,6 +23,7 @@ class Book:
     """Of one run. Only announcements that were checked come in here."""
 
     now: Callable[[], float]  # seconds since 1970
+    is_open: Callable[[Digest], bool]  # whether a commitment is one whose file somebody may still ask for
     heartbeats: "OrderedDict[Address, Announcement]" = field(default_factory=OrderedDict)
     held: "OrderedDict[Address, Held]" = field(default_factory=OrderedDict)
     offers: "OrderedDict[Digest, dict[Address, None]]" = field(default_factory=OrderedDict)
@@ -42,7 +43,7 @@ class Book:
             case Held():
                 _put(self.held, node, news, MAX_NODES)
             case Offers(commitments):
-                for commitment in commitments:
+                for commitment in filter(self.is_open, commitments):
                     self._offer(commitment, node)
         return True
 

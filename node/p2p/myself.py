@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from eth_account.signers.base import BaseAccount
 
-from ledger.base import Address
+from ledger.base import Address, Digest
 from node.p2p.addresses import PeerAddress, peer_id
 from node.p2p.keys import public_key_of
 
@@ -18,6 +18,7 @@ class Chain:
     endpoint_of: Callable[[Address], str | None]
     core: Callable[[], Iterable[PeerAddress]]  # of those that everybody needs: they are dialled first, and for ever
     nodes: Callable[[], Iterable[PeerAddress]]  # of others
+    is_open: Callable[[Digest], bool]  # a commitment whose submission is not final yet
     time: Callable[[], int]  # of the latest block
 
 

@@ -75,7 +75,7 @@ class Network:
     def __post_init__(self) -> None:
         self.peer = self.myself.peer
         self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
-        self.book = Book(self.wall)
+        self.book = Book(self.wall, self.chain.is_open)
         self.gossip = Gossip(self._link, self.scope, self.identities, self._hear, self.wall, self.rng)
         self.dialler = Dialler(
             self._link, self.peer, lambda: self.known, self._bootstrap, self._others, self.clock.monotonic, self.rng,
@@ -258,6 +258,7 @@ class Network:
             "peer_id": self.peer,
             "port": None if listening is None else listening.port,
             "peers": [{"peer_id": peer, "node": known.node} for peer, known in self.known.items()],
+            "announced": bool(self.myself.endpoint),
             "reachable": self.reach.answer,
             "reachable_by": list(self.reach.by),
             "reachable_at": None if self.reach.at is None else int(self.reach.at),

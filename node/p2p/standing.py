@@ -34,6 +34,7 @@ class _File(BaseModel):
     peer_id: _Text | None = None
     port: int | None = None
     peers: Annotated[list[_Peer], Field(max_length=1024)] = []
+    announced: bool = True
     reachable: bool | None = None
     reachable_by: Annotated[list[_Text], Field(max_length=16)] = []
     reachable_at: int | None = None

@@ -108,6 +108,7 @@ def _chain(record: Record) -> Chain:
         endpoint_of=lambda who: url_of(record, who),
         core=lambda: _addresses(record, core(record)),
         nodes=lambda: _addresses(record, _some(list(staked(record)))),
+        is_open=lambda commitment: commitment in record.unfinished,
         time=lambda: record.head.time,
     )
 

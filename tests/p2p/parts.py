@@ -55,7 +55,12 @@ class Registry:
 
     def chain(self) -> Chain:
         return Chain(
-            self.members.__contains__, self.endpoints.get, lambda: list(self.bootstrap), lambda: [], lambda: self.time
+            self.members.__contains__,
+            self.endpoints.get,
+            lambda: list(self.bootstrap),
+            lambda: [],
+            lambda _: True,
+            lambda: self.time,
         )
 
 

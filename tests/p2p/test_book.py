@@ -1,0 +1,95 @@
+"""What is remembered of announcements, and for how long."""
+
+from dataclasses import dataclass
+
+from ledger.base import Address, Digest
+from node.p2p.addresses import PeerAddress, peer_id
+from node.p2p.announcements import Announcement, Heartbeat, Held, News, Offers
+from node.p2p.book import LIVE_SECONDS, MAX_HOLDERS, MAX_NODES, MAX_OFFERS, Book
+from node.p2p.identity import Statement
+from node.p2p.keys import public_key_of
+from tests.p2p.parts import secret
+
+PEER = peer_id(public_key_of(secret(1)))
+HERE = PeerAddress("203.0.113.7", 4001, PEER)
+
+
+@dataclass
+class Scene:
+    now: float = 1000.0
+    closed: frozenset[Digest] = frozenset()
+
+    def book(self) -> Book:
+        return Book(lambda: self.now, lambda commitment: commitment not in self.closed)
+
+
+def said(number: int, news: News, at: float = 1000.0) -> Announcement:
+    statement = Statement(Address(f"0x{number:040x}"), 0, b"")
+    return Announcement(news, int(at * 1000), PEER, statement, b"")
+
+
+def digest(number: int) -> Digest:
+    return Digest(number.to_bytes(32, "big"))
+
+
+def test_a_node_is_live_until_its_heartbeats_stop() -> None:
+    scene = Scene()
+    book = scene.book()
+    book.add(said(1, Heartbeat("http://a:1", (HERE,))))
+
+    assert (book.endpoints(), book.addresses()) == ({Address(f"0x{1:040x}"): "http://a:1"}, [HERE])
+    scene.now += LIVE_SECONDS
+    assert (book.endpoints(), book.addresses(), book.live()) == ({}, [], [])
+    book.forget(lambda _: True)
+    assert not book.heartbeats
+
+
+def test_what_a_node_said_before_does_not_replace_what_it_said_last() -> None:
+    """Whoever recorded an older heartbeat cannot take a node back to where it was."""
+    book = Scene().book()
+
+    assert book.add(said(1, Heartbeat("http://new:1", ()), at=1001))
+    assert not book.add(said(1, Heartbeat("http://old:1", ()), at=1000))
+
+    assert list(book.endpoints().values()) == ["http://new:1"]
+
+
+def test_an_address_of_another_peer_is_not_dialled_on_a_nodes_word() -> None:
+    other = PeerAddress("203.0.113.7", 4001, peer_id(public_key_of(secret(2))))
+    book = Scene().book()
+
+    book.add(said(1, Heartbeat("", (other,))))
+
+    assert book.addresses() == []
+
+
+def test_only_files_of_open_submissions_are_remembered_with_a_few_holders() -> None:
+    book = Scene(closed=frozenset({digest(9)})).book()
+
+    for number in range(MAX_HOLDERS + 3):
+        book.add(said(number, Offers((digest(1), digest(9)))))
+
+    assert len(book.holders(digest(1))) == MAX_HOLDERS
+    assert book.holders(digest(9)) == ()
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    book = Scene().book()
+
+    for number in range(MAX_NODES + 10):
+        book.add(said(number, Heartbeat("http://a:1", ())))
+        book.add(said(number, Held(digest(number), 1, b"\x01")))
+    for start in range(0, MAX_OFFERS + 1000, 1000):
+        book.add(said(1, Offers(tuple(map(digest, range(start, start + 1000))))))
+
+    assert (len(book.heartbeats), len(book.held), len(book.offers)) == (MAX_NODES, MAX_NODES, MAX_OFFERS)
+
+
+def test_a_node_that_leaves_the_run_is_forgotten() -> None:
+    book = Scene().book()
+    book.add(said(1, Heartbeat("http://a:1", ())))
+    book.add(said(1, Held(digest(5), 1, b"\x01")))
+
+    book.forget(lambda _: False)
+
+    assert (book.endpoints(), book.having(digest(5))) == ({}, ())
