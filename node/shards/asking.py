@@ -82,6 +82,8 @@ class Asker:
             return answer.body
         if answer.status == 404:
             self._selection.lacks(source, self._now() - asked)
+        elif answer.status == 403:
+            self._selection.declined(source)
         else:
             self._selection.failed(source, f"status {answer.status}")
         return None

@@ -17,6 +17,7 @@ LEAST_SUCCESS = 0.02
 HEAL_SECONDS = 300.0  # a failed source regains 63% of what it lost
 FIRST_PAUSE_SECONDS = 0.25  # after a failure, doubled with each further one in a row
 MAX_PAUSE_SECONDS = 15.0
+DECLINED_SECONDS = 600.0  # before a source that serves no weights is asked again: it may have been begun anew
 SLOWER = 8.0  # times the seconds that a source's chunks took it: more than a busy line varies
 MEASURED_BYTES = 256 << 10  # a smaller answer shows the round trip, not the bandwidth
 FIRST_BANDWIDTH = 1e6  # bytes a second, of the first source of all
@@ -128,6 +129,12 @@ class Selection:
         record = self._record(source)
         record.paused_until = self._now() + max(FIRST_PAUSE_SECONDS - seconds, 0.0)
         record.last_error = "does not have it"
+
+    def declined(self, source: str) -> None:
+        """It answered that it serves no weights: it is left alone for long."""
+        record = self._record(source)
+        record.paused_until = self._now() + DECLINED_SECONDS
+        record.last_error = "serves no weights"
 
     def ban(self, source: str, reason: str) -> None:
         """It served wrong bytes. Exact blame: each answer is one source's."""

@@ -5,9 +5,10 @@ import json
 import logging
 import math
 import socket
+import struct
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 
 from aiohttp import web
@@ -107,6 +108,8 @@ LOGGER.addFilter(_Sparingly())
 def _guard(gate: Gate, limits: Limits) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if "Range" in request.headers:
+            return problem(416, "Range Not Satisfiable", "chunks and files are sent whole: ask without Range")
         deadline = asyncio.timeout(limits.request_seconds)
         try:
             with gate.request(address_of(request.transport), lambda: break_off(deadline)):
@@ -133,10 +136,17 @@ async def _answered(request: web.Request, handler: Handler, deadline: asyncio.Ti
             await response.write_eof()
             return response
     except (TimeoutError, ConnectionError):
-        transport.abort()
+        _reset(transport)
         return web.Response()  # for aiohttp, which finds the connection gone
     finally:
         deadlines.pop(transport, None)
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Closes at once: the system forgets what its reader has not taken, instead of keeping it until it has."""
+    with suppress(OSError):
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 @web.middleware

@@ -13,6 +13,7 @@ from node.transport.sending import DEADLINES, Deadlines, break_off
 
 ACCEPT_PAUSE_SECONDS = 0.05  # when the process is out of file descriptors
 OWN_DESCRIPTORS = 640  # left for everything else: 256 connections to peers, files being written, the chain, libraries
+LEAST_CONNECTIONS = 16  # however few descriptors there are
 
 
 class LimitedSite(web.BaseSite):
@@ -93,4 +94,4 @@ def affordable(connections: int) -> int:
     if soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(16, min(connections, (soft - OWN_DESCRIPTORS) // 2))
+    return min(connections, max(LEAST_CONNECTIONS, (soft - OWN_DESCRIPTORS) // 2))
