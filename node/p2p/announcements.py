@@ -87,10 +87,11 @@ class Announcement:
 
 
 def announce(news: News, scope: Scope, secret: bytes, statement: Statement, milliseconds: int) -> bytes:
-    """The bytes of an announcement. Raises: Malformed: it is over a limit, and is not sent."""
+    """The bytes of an announcement. Raises: Malformed: others would refuse it, so it is not sent."""
     payload = encode_news(news)
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise Malformed(f"an announcement of {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are sent")
+    parse_news(KINDS[type(news)], payload)
     head = HEAD.pack(FORMAT, KINDS[type(news)], scope.run, milliseconds, public_key_of(secret), statement.encode(),
                      len(payload))  # fmt: skip
     return head + payload + sign(secret, _signed(scope, head + payload))

@@ -130,7 +130,10 @@ class Network:
         """Tells everybody that this node is there, and where."""
         listening, host = self.link.address, self.myself.host
         here = () if listening is None or host is None else (PeerAddress(host, listening.port, self.peer),)
-        self._heartbeat = self._announced(Heartbeat(self.myself.endpoint, here))
+        try:
+            self._heartbeat = self._announced(Heartbeat(self.myself.endpoint, here))
+        except Malformed:  # a host that is no name of libp2p's, such as one with an underscore
+            self._heartbeat = self._announced(Heartbeat(self.myself.endpoint, ()))
         self.gossip.publish(self._heartbeat)
 
     async def _look_from_outside(self) -> None:

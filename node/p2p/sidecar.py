@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.errors import Malformed, NotFound, StoreError
-from node.log import event, warn
+from node.log import LOGGER, event, warn
 from node.p2p.addresses import PeerAddress
 from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, REQUEST_SECONDS
 from node.p2p.link import ASK_SECONDS, Listener
@@ -81,11 +81,17 @@ class Sidecar:
     async def running(self) -> AsyncIterator[None]:
         """The process runs, and is begun anew when it ends, while the block does."""
         keeping = asyncio.create_task(self._keep())
+        keeping.add_done_callback(self._over)
         try:
             yield
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
+
+    def _over(self, keeping: "asyncio.Task[None]") -> None:
+        if not keeping.cancelled() and (error := keeping.exception()) is not None:
+            self.reason = "it failed: the log says how"
+            LOGGER.error("libp2p is off: this is a bug", exc_info=error)
 
     async def _keep(self) -> None:
         if importlib.util.find_spec(PACKAGE) is None:

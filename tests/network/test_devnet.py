@@ -19,9 +19,9 @@ async def connect(rpc_url: str, deployment: Path) -> Ledger:
     return await open_ledger([rpc_url], deployment, None, None)
 
 
-async def played(folder: Path, cheat: str | None, steps: int = 2) -> tuple[Report, list[str]]:
+async def played(folder: Path, cheat: str | None, steps: int = 2, *, libp2p: bool = False) -> tuple[Report, list[str]]:
     said: list[str] = []
-    show = Show(folder, "tiny", cheat=cheat, steps=steps, held_out_samples=0, seconds=240, libp2p=False)
+    show = Show(folder, "tiny", cheat=cheat, steps=steps, held_out_samples=0, seconds=240, libp2p=libp2p)
     return await play(show, connect, said.append), said
 
 
@@ -78,3 +78,15 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert errors.strip().endswith("stopped")
     assert running(folder) == []
+
+
+@pytest.mark.slow
+async def test_the_roles_of_a_network_meet_by_libp2p_and_reach_each_other(tmp_path: Path) -> None:
+    report, _ = await played(tmp_path, None, steps=1, libp2p=True)
+
+    logs = [path.read_text() for path in (tmp_path / "logs").iterdir()]
+    met = [log for log in logs if "libp2p on" in log]
+    assert report.failures == []
+    assert len(met) == 6  # trainer, relay, two validators, two workers
+    assert all(" reachable from outside" in log for log in met)
+    assert not any("the libp2p process ended" in log for log in logs)

@@ -96,7 +96,8 @@ class Town:
         who = account(number)
         if member:
             self.registry.members.add(Address(who.address))
-        myself = Myself(who, secret(number), host="127.0.0.1" if inbound else None, **options)  # type: ignore[arg-type]
+        where = {"host": "127.0.0.1" if inbound else None} | options
+        myself = Myself(who, secret(number), **where)  # type: ignore[arg-type]
         heard = self.heard.setdefault(myself.peer, [])
         network = Network(
             myself, SCOPE, STAKING, self.registry.chain(), shelf or Holding(), SystemClock(), self.http, heard.append

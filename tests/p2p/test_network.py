@@ -168,6 +168,18 @@ async def test_content_that_is_too_long_or_does_not_fit_together_is_refused() ->
             Piece.parse(b"\x09" + Piece(Kind.FILE, FILE, 0).encode()[1:])
 
 
+async def test_a_host_that_is_no_multiaddress_is_announced_without_one() -> None:
+    """Others would take such an address for a forgery, and leave whoever passes it on."""
+    async with town() as place:
+        first = await place.node(1)
+        odd = await place.node(2, host="under_score", bootstrap=(place.address(first),))
+
+        await until(lambda: account(2).address in first.book.heartbeats)
+
+        assert (first.book.addresses(), first.gossip.counts.invalid) == ([], 0)
+        assert odd.link.address is not None
+
+
 async def test_losing_every_bootstrap_peer_leaves_the_others_connected() -> None:
     async with town() as place:
         first = await place.node(1)

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from node.errors import ConfigError, Malformed, NotFound
-from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER
+from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
 from node.p2p.listening import listening
 from node.p2p.messages import HEAD, MAX_HEAD_BYTES, ORDERS, REPORTS, Ask, Asked, Ready, decode, encode, sizes
 from node.p2p.protocols import CONTENT
@@ -123,6 +125,16 @@ async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
             await until(lambda: node.starts == 2, 60)
 
         assert "Error" in (node.reason or "")
+
+
+@pytest.mark.slow
+def test_memory_beyond_the_limit_is_not_to_be_had() -> None:
+    """The last bound, where all others were not enough: the process ends, and is begun anew."""
+    more = f"from node.p2p.host import bound_memory; bound_memory(); bytes({MEMORY_BYTES + 2**28})"
+
+    done = subprocess.run([sys.executable, "-c", more], capture_output=True, text=True, check=False)
+
+    assert done.stderr.strip().endswith("MemoryError")
 
 
 @pytest.mark.slow
