@@ -25,6 +25,7 @@ from node.transport.uplink import Uplink
 MAX_DETAIL_CHARACTERS = 500
 BACKLOG = 128
 SHUTDOWN_SECONDS = 2.0
+LINGERING_SECONDS = 2.0  # of reading on in a body that was refused, so that the refusal arrives
 SAID_AGAIN_SECONDS = 60.0  # a request that no handler sees is not counted by the gate, so its log line is
 
 LOGGER = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ async def serve(app: web.Application, host: str, port: int) -> tuple[web.AppRunn
     runner = web.AppRunner(
         app,
         access_log=None,
+        lingering_time=LINGERING_SECONDS,
         auto_decompress=False,  # 400 kB of gzip can be 400 MB: peers send bodies as they are
         keepalive_timeout=limits.idle_seconds,
         logger=LOGGER,
