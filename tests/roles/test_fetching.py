@@ -13,10 +13,15 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.clock import SystemClock
+from node.config import Home, Settings, Sharing
+from node.errors import Malformed
 from node.roles.handover import Handover
+from node.roles.intake import Intake
+from node.roles.mailbox import FileMailbox
 from node.rollouts.file import size_limit
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec, SlotSpec
+from node.runtime import member_of, served
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 from node.transport import make_app, serve
 from tests.roles.network import Build, Network, Part
@@ -267,3 +272,22 @@ async def test_a_file_that_the_disk_changed_is_not_handed_out(build: Build, larg
 
     assert validator.role.intake.fetching.liars == {}  # it was the disk, and its holder noticed
     assert not path.exists()
+
+
+async def test_a_worker_that_serves_no_weights_hands_out_its_files(build: Build, large: RunSpec) -> None:
+    network, data = await build(validators=1, spec=large), rollouts(13)
+    worker, commitment = await committed(network, data)
+    home = Home(network.folder / "silent")
+    settings = Settings(home, network.run, host="127.0.0.1", allow_private=True, sharing=Sharing(weights=False))
+    async with member_of(network.connect(worker.account), settings) as member:
+        intake = Intake(member, RolloutStore(member.state.rollouts))
+        async with served(member, FileMailbox(intake, takes=False)):  # in the place of the other one from now on
+            root = await asyncio.to_thread(member.checkpoints.add, network.base)
+            await intake.take(commitment, data)
+            validator = await asking(network, 0)
+            url = member.record.endpoints[member.account]
+
+            with pytest.raises(Malformed, match="serves no weights"):
+                await validator.member.peers.have(url, root)
+            assert await validator.role.intake.fetch(commitment)
+    assert validator.role.intake.store.get(commitment) == data
