@@ -285,7 +285,7 @@ async def test_a_worker_that_serves_no_weights_hands_out_its_files(build: Build,
             root = await asyncio.to_thread(member.checkpoints.add, network.base)
             await intake.take(commitment, data)
             validator = await asking(network, 0)
-            url = member.record.endpoints[member.account]
+            url = validator.member.record.endpoints[member.account]
 
             with pytest.raises(Malformed, match="serves no weights"):
                 await validator.member.peers.have(url, root)
