@@ -22,27 +22,21 @@ from node.p2p.book import Book
 from node.p2p.content import Kind, Shelf, fetched
 from node.p2p.dialling import Dialler
 from node.p2p.gossip import Gossip, split
-from node.p2p.identity import STATEMENT_BYTES, VALID_SECONDS, Identities, Statement, make_statement
+from node.p2p.identity import Identities
+from node.p2p.introductions import Introductions
 from node.p2p.link import Link
 from node.p2p.myself import Chain, Myself
 from node.p2p.protocols import CONTENT, FORWARD, IDENTITY, PEERS, REACH
 from node.p2p.reach import Prober, Reach, reached
 from node.p2p.service import MAX_TOLD_BYTES, PIECE_SECONDS, Known, Service
 
-MAX_PEERS: Final = 128  # identified, at once
-MAX_PEERS_PER_NODE: Final = 2  # that say they are the same node: one that was restarted may still be connected
 HEARTBEAT_SECONDS: Final = 60.0
 TENDING_SECONDS: Final = 2.0  # between two looks at what is due
 REACH_SECONDS, UNREACHED_SECONDS = 600.0, 60.0  # between two questions whether this node is reached; where it is not
 RELAYS_TRIED: Final = 3
 COUNTED: Final = ("heard", "invalid", "strange", "dropped")  # of announcements, for `status`
-INTRODUCTION_SECONDS: Final = 10.0
 
 Way = Callable[[bytes], Awaitable[bytes]]  # a request for content, to whoever has it
-
-
-def _unheard(_: NewVersion) -> None:
-    return None
 
 
 @dataclass(slots=True)
@@ -56,7 +50,7 @@ class Network:
     shelf: Shelf
     clock: Clock
     session: aiohttp.ClientSession
-    heard: Callable[[NewVersion], None] = _unheard
+    heard: Callable[[NewVersion], None]
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
     link: Link = field(init=False)
@@ -68,9 +62,9 @@ class Network:
     book: Book = field(init=False)
     dialler: Dialler = field(init=False)
     service: Service = field(init=False)
-    _statement: Statement | None = None
+    introductions: Introductions = field(init=False)
     _heartbeat: bytes = b""
-    _introductions: set["asyncio.Task[None]"] = field(default_factory=set)
+    _asking: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.peer = self.myself.peer
@@ -80,6 +74,9 @@ class Network:
         self.dialler = Dialler(
             self._link, self.peer, lambda: self.known, self._bootstrap, self._others, self.clock.monotonic, self.rng,
         )  # fmt: skip
+        self.introductions = Introductions(
+            self._link, self.myself, self.staking, self.identities, self.known, self._admitted, self._met
+        )
         prober = Prober(self.session, self.chain.endpoint_of)
         self.service = Service(self._link, self.known, self.book, self.gossip, self.shelf, prober)
 
@@ -102,7 +99,8 @@ class Network:
                 tasks.create_task(self._tend())
         finally:
             self.gossip.close()
-            for task in self._introductions:
+            self.introductions.close()
+            for task in self._asking:
                 task.cancel()
 
     async def _tend(self) -> None:
@@ -153,9 +151,7 @@ class Network:
     def opened(self, peer: str, dialled: bool) -> None:
         """Whoever dialled says first who it is."""
         if dialled:
-            task = asyncio.create_task(self._introduce(peer))
-            self._introductions.add(task)
-            task.add_done_callback(self._introductions.discard)
+            self.introductions.begin(peer)
 
     def closed(self, peer: str) -> None:
         if self.known.pop(peer, None) is not None:
@@ -166,43 +162,27 @@ class Network:
         for peer in list(self.known):
             self.closed(peer)
 
-    async def _introduce(self, peer: str) -> None:
-        try:
-            answer = await self.link.ask(
-                peer, IDENTITY, self._own_statement().encode(), limit=STATEMENT_BYTES, seconds=INTRODUCTION_SECONDS
-            )
-            self._admit(peer, Statement.parse(answer))
-            for data in split(await self.link.ask(peer, PEERS, b"", limit=MAX_TOLD_BYTES)):
-                with suppress(Malformed):
-                    self.gossip.take(data)
-        except (NotFound, Malformed):
-            if peer not in self.known:
-                self.link.drop(peer)
-
     async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
         """The answer to `peer`. Raises: Malformed, NotFound, StoreError: it is refused."""
-        if protocol != IDENTITY:
-            return await self.service.answer(peer, protocol, body)
-        self._admit(peer, Statement.parse(body))
-        return self._own_statement().encode()
+        if protocol == IDENTITY:
+            return self.introductions.answer(peer, body)
+        return await self.service.answer(peer, protocol, body)
 
-    def _admit(self, peer: str, statement: Statement) -> None:
-        """Raises: Malformed: it is nobody of this run, or there is no room."""
-        node = self.identities.require(peer, statement)
-        if peer not in self.known:
-            same = sum(known.node == node for known in self.known.values())
-            if len(self.known) >= MAX_PEERS or same >= MAX_PEERS_PER_NODE:
-                raise Malformed("no room for another peer")
-            self.known[peer] = Known(node)
-        self.link.admit(peer)
+    def _admitted(self, peer: str) -> None:
         self.dialler.succeeded(peer)
         self.gossip.add(peer, self._heartbeat)
 
-    def _own_statement(self) -> Statement:
-        now = self.chain.time()
-        if self._statement is None or self._statement.deadline < now + VALID_SECONDS // 2:
-            self._statement = make_statement(self.myself.account, self.staking, self.peer, now)
-        return self._statement
+    def _met(self, peer: str) -> None:
+        """Who was dialled is asked whom it knows."""
+        task = asyncio.create_task(self._learn(peer))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _learn(self, peer: str) -> None:
+        with suppress(NotFound, Malformed):
+            for data in split(await self.link.ask(peer, PEERS, b"", limit=MAX_TOLD_BYTES)):
+                with suppress(Malformed):
+                    self.gossip.take(data)
 
     # --- Others
 
@@ -211,7 +191,7 @@ class Network:
         self.gossip.publish(self._announced(news))
 
     def _announced(self, news: News) -> bytes:
-        return announce(news, self.scope, self.myself.secret, self._own_statement(), int(self.wall() * 1000))
+        return announce(news, self.scope, self.myself.secret, self.introductions.statement(), int(self.wall() * 1000))
 
     def _hear(self, message: Announcement) -> None:
         if not self.book.add(message):

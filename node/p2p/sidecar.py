@@ -7,10 +7,8 @@ beyond `MAX_ASKS` fails at once, what peers ask beyond `MAX_REQUESTS` was refuse
 import asyncio
 import importlib.util
 import itertools
-import os
 import random
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +18,7 @@ from pathlib import Path
 from node.errors import Malformed, NotFound, StoreError
 from node.log import LOGGER, event, warn
 from node.p2p.addresses import PeerAddress
+from node.p2p.launching import launched
 from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, REQUEST_SECONDS
 from node.p2p.link import ASK_SECONDS, Listener
 from node.p2p.listening import Listening
@@ -48,12 +47,9 @@ from node.p2p.messages import (
     sizes,
 )
 
-HOST = "node.p2p.host"
 PACKAGE = "libp2p"
-OURS = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
 START_SECONDS = 60.0
 HANG_SECONDS = 15.0  # without a word of a process that says every second that it is alive
-LEAVE_SECONDS = 2.0
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0  # before a process is begun anew; doubled each time
 STEADY_SECONDS = 120.0  # a process that lived so long did not fail at once: the pause is the first one again
 MAX_UNSENT_BYTES = 8 << 20  # of orders that the process has not read; more are not sent
@@ -111,28 +107,13 @@ class Sidecar:
 
     async def _live(self) -> str:
         """One process, from its start to its end; why it ended."""
-        ours, theirs = socket.socketpair()
-        life, held = os.pipe()
-        handed = (theirs.fileno(), life, self.listening.socket.fileno())
         try:
-            with theirs, self.log.open("wb") as output:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", HOST, *map(str, handed), stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output, stderr=output, pass_fds=handed, env=_environment(), start_new_session=True,
-                )  # fmt: skip
+            async with launched(self.listening.socket, self.log) as child:
+                self.starts, self.pid = self.starts + 1, child.process.pid
+                reason = await self._converse(child.orders)
         except OSError as error:
-            ours.close()
-            os.close(held)
             return f"it cannot be started: {error}"
-        finally:
-            os.close(life)
-        self.starts, self.pid = self.starts + 1, process.pid
-        try:
-            reason = await self._converse(ours)
-        finally:
-            await _ended(process)
-            os.close(held)
-        return self._last_words(process.returncode) if reason is None else reason
+        return child.last_words() if reason is None else reason
 
     async def _converse(self, ours: socket.socket) -> str | None:
         """Until the process ends, whose own words say why then, or until it has to be ended, which is said."""
@@ -242,26 +223,3 @@ class Sidecar:
         for task in self._answering:
             task.cancel()
         self.listener.lost()
-
-    def _last_words(self, code: int | None) -> str:
-        try:
-            lines = self.log.read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
-        said = [text for line in lines if (text := line.strip(" |+-"))]  # trio draws groups of errors
-        return said[-1] if said else f"it ended with {code}"
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Waits for the process, which has lost its node; kills it where it does not go."""
-    try:
-        async with asyncio.timeout(LEAVE_SECONDS):
-            await process.wait()
-    except (TimeoutError, asyncio.CancelledError):
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(OURS)}

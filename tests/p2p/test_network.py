@@ -10,7 +10,7 @@ from node.p2p.addresses import peer_id_bytes
 from node.p2p.announcements import NewVersion, Offers
 from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.p2p.identity import make_statement
-from node.p2p.network import MAX_PEERS_PER_NODE
+from node.p2p.introductions import MAX_PEERS_PER_NODE
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
 from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, account, town, until
 
