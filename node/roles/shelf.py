@@ -11,6 +11,8 @@ from node.p2p.content import Kind, Piece
 from node.roles.member import Member
 from node.rollouts.store import RolloutStore
 
+LIBP2P = "libp2p"  # whose share of the uplink it is: streams have no address
+
 
 @dataclass(frozen=True, slots=True)
 class RoleShelf:
@@ -19,8 +21,11 @@ class RoleShelf:
     member: Member
 
     async def piece(self, wanted: Piece) -> tuple[int, bytes]:
-        """Size of the whole, and the piece. Raises: NotFound, StoreError."""
-        return await asyncio.to_thread(self._piece, wanted)
+        """Size of the whole, and the piece, once the uplink has room for it. Raises: NotFound, StoreError."""
+        size, data = await asyncio.to_thread(self._piece, wanted)
+        await self.member.uplink.turn(LIBP2P, len(data))
+        self.member.uplink.sent_bytes += len(data)
+        return size, data
 
     def _piece(self, wanted: Piece) -> tuple[int, bytes]:
         path = self._path(wanted.kind, wanted.digest)
