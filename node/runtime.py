@@ -29,7 +29,7 @@ from node.progress import Progress
 from node.record import Record
 from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
-from node.roles.directory import weight_sources
+from node.roles.directory import url_of, weight_sources
 from node.roles.frauds import Workmanship, workmanship
 from node.roles.handover import Handover
 from node.roles.intake import Intake
@@ -109,11 +109,12 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
     with locked(state.lock):
         private = settings.allow_private
         async with session(private) as http, Connections(private) as connections:
-            store = CheckpointStore(state.checkpoints)
+            store = CheckpointStore(state.checkpoints, settings.sharing.quota_bytes)
             base = Digest(bytes.fromhex(spec.model.manifest_root))
-            downloader = Downloader(
-                store, connections, lambda: weight_sources(record, ledger.account), clock, base=base
-            )
+            me = ledger.account
+            downloader = Downloader(store, connections, lambda: weight_sources(record, me), clock, base=base)
+            if settings.sharing.weights:
+                downloader.me = lambda: url_of(record, me)
             uplink = Uplink(settings.sharing.upload_limit)
             peers = PeerClient(http, uplink=uplink)
             yield Member(ledger, run, spec, record, settings, state, store, downloader, peers, clock, uplink)

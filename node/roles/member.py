@@ -1,7 +1,7 @@
 """What every role of a run has: the chain, its record, the weights, the peers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -200,7 +200,7 @@ class Member:
 
     async def evict(self) -> None:
         """Deletes the weights that nobody needs: all but the newest versions, version 0, what is wanted, and what work
-        goes on with."""
+        goes on with. Of these, older versions go where the disk or the quota is full."""
         with put_off("old weights not deleted"):
             await asyncio.to_thread(self._evict)
 
@@ -208,8 +208,13 @@ class Member:
         newest = list(self._published())[: self.settings.keep_versions]
         in_use = self.newest_held()
         kept = {Version(0), *newest, *self.wanted, *(() if in_use is None else (in_use,))}
-        roots = {root for version in kept if (root := self.record.root(version)) is not None}
-        self.checkpoints.keep(roots | self.patching.index.keep(roots))
+        roots = self._roots(kept)
+        needed = {*newest[:1], *self.wanted, in_use}
+        spare = self._roots(sorted(kept - needed, key=lambda version: (version == 0, version)))  # the oldest goes first
+        self.checkpoints.keep({*roots, *self.patching.index.keep(set(roots))}, spare)
+
+    def _roots(self, versions: Iterable[Version]) -> list[Digest]:
+        return [root for version in versions if (root := self.record.root(version)) is not None]
 
     @asynccontextmanager
     async def following_weights(self) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ banned                who served wrong bytes (`bans`)
 
 import fcntl
 import os
+import re
 import shutil
 import uuid
 import weakref
@@ -25,6 +26,7 @@ from node.files import disk_refused, sync
 from node.shards.manifest import Manifest
 
 CHECKPOINTS, PARTIAL, MANIFESTS, STAGING = KINDS = ("checkpoints", "partial", "manifests", "staging")
+KEPT = (CHECKPOINTS, PARTIAL, MANIFESTS)  # by root
 MARKS = ".marks"
 
 
@@ -58,6 +60,11 @@ class Layout:
 
     def manifest(self, root: Digest) -> Path:
         return self.folder / MANIFESTS / root.hex()
+
+    def roots(self, *kinds: str) -> set[Digest]:
+        """Of what lies here, of all kinds unless some are named."""
+        names = {path.name.removesuffix(MARKS) for kind in kinds or KEPT for path in (self.folder / kind).iterdir()}
+        return {Digest(bytes.fromhex(name)) for name in names if re.fullmatch("[0-9a-f]{64}", name)}
 
     def staged(self) -> Path:
         """A path that nobody else uses, on the same file system."""

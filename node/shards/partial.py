@@ -7,31 +7,31 @@ processes that fetch into one folder do not undo each other's marks. What the ma
 because after a power failure they may have reached the disk before the chunks.
 """
 
+import logging
 import os
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from blake3 import blake3
 
-from node.errors import Malformed, StoreError
+from node.errors import Malformed
 from node.files import disk_refused
 from node.shards.holding import Holding, Place
 from node.shards.layout import disk
 
+log = logging.getLogger(__name__)
+
 VERIFIED = b"\x01"
-RESERVED_SHARE = 20  # a twentieth of the disk stays free for rollouts, the chain's journal and the system
-MAX_RESERVED_BYTES = 1 << 30
 
 
 def prepare(holding: Holding, marks: Path) -> None:
     """Creates what is missing of the files, and sets `holding.verified` to those marked chunks whose hash is right.
 
     Raises:
-        StoreError: no room, or the disk failed.
+        StoreError: the disk failed.
     """
     with disk(f"cannot prepare {holding.folder}"):
         holding.folder.mkdir(exist_ok=True)
-        _require_room(holding)
         for file in holding.manifest.files:
             _make(holding.folder / file.name, file.size)
         marked = marks.read_bytes() if marks.exists() else b""
@@ -62,6 +62,19 @@ def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes | me
     for number in holding.numbers(digest):
         if not holding.verified[number]:
             _write_one(holding, marks, number, data)
+
+
+def copy_known(holding: Holding, marks: Path, locate: Callable[[bytes], Place | None]) -> None:
+    """Takes the chunks that other checkpoints have, where `locate` says. Raises: StoreError."""
+    for index, file in enumerate(holding.manifest.files):
+        for chunk, digest in enumerate(file.chunks):
+            place = None if holding.verified[holding.number(index, chunk)] else locate(digest)
+            if place is None:
+                continue
+            try:
+                write(holding, marks, index, chunk, read_place(place))
+            except (FileNotFoundError, Malformed) as error:  # then it is fetched like any other
+                log.warning("chunk %s in %s cannot be copied: %s", digest.hex(), place[0], error)
 
 
 def read_place(place: Place) -> bytes:
@@ -101,17 +114,3 @@ def _make(path: Path, size: int) -> None:
         os.ftruncate(descriptor, size)
     finally:
         os.close(descriptor)
-
-
-def _require_room(holding: Holding) -> None:
-    usage = shutil.disk_usage(holding.folder)
-    reserved = min(usage.total // RESERVED_SHARE, MAX_RESERVED_BYTES)
-    paths = [holding.folder / file.name for file in holding.manifest.files]
-    there = sum(path.stat().st_blocks * 512 for path in paths if path.exists())
-    missing = holding.manifest.size - there
-    if missing > usage.free - reserved:
-        raise StoreError(
-            f"checkpoint {holding.root.hex()[:16]} needs {missing / 1e9:.1f} GB more, and {holding.folder.parent} has "
-            f"{usage.free / 1e9:.1f} GB free, of which {reserved / 1e9:.1f} GB stay so: make room, or choose another "
-            "data folder"
-        )

@@ -5,23 +5,24 @@ Methods block on the disk, except `have`, `locate` and `manifest`; call them in 
 """
 
 import logging
-import re
 import shutil
 import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from blake3 import blake3
-
 from ledger.base import Digest
-from node.errors import Malformed, NotFound
+from ledger.disk import DISK_FULL
+from node.errors import NotFound, StoreError
 from node.progress import OnProgress
 from node.shards.holding import Holding, Place
-from node.shards.layout import CHECKPOINTS, MANIFESTS, MARKS, PARTIAL, Layout, disk
+from node.shards.intact import hashes_agree, sizes_agree
+from node.shards.layout import CHECKPOINTS, Layout, disk
 from node.shards.manifest import Manifest, build, checkpoint_files
-from node.shards.partial import prepare, read_place, write
+from node.shards.partial import copy_known, prepare, write
+from node.shards.room import Room, allocated_bytes
 
 log = logging.getLogger(__name__)
+
 
 Listener = Callable[
     [Sequence[bytes]], None
@@ -32,17 +33,17 @@ class CheckpointStore:
     """Every chunk in it was hashed before it was written, and again where an earlier process left it: of what is being
     received when it is begun, of what is whole when it is first handed out."""
 
-    def __init__(self, folder: Path) -> None:
-        """Opens or creates the store. Raises: StoreError."""
+    def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
+        """Opens or creates the store; its checkpoints take `quota_bytes` of the disk at most. Raises: StoreError."""
+        self._room = Room(folder, quota_bytes)
         self._holdings: dict[Digest, Holding] = {}  # replaced, never changed: readers need no lock
         self._intact: frozenset[Digest] = frozenset()  # whole ones whose every byte this store has hashed
         self._listeners: tuple[Listener, ...] = ()
         self._changing = threading.RLock()
         with disk(f"cannot open the checkpoint store {folder}"):
             self._layout = Layout(folder)
-            for path in (folder / CHECKPOINTS).iterdir():
-                if re.fullmatch("[0-9a-f]{64}", path.name):
-                    self._adopt(Digest(bytes.fromhex(path.name)))
+            for root in self._layout.roots(CHECKPOINTS):
+                self._adopt(root)
 
     @property
     def folder(self) -> Path:
@@ -57,11 +58,12 @@ class CheckpointStore:
         Copied, not linked: whoever saves over `source` later must not change what is published.
 
         Raises:
-            StoreError: `source` has no files, or the disk is full or failed.
+            StoreError: `source` has no files, there is no room, or the disk failed.
             Malformed: a safetensors header of `source`.
         """
         staged = self._layout.staged()
         with disk(f"cannot copy {source} into the checkpoint store"):
+            self._make_room(str(source), sum(path.stat().st_size for path in checkpoint_files(source)))
             try:
                 staged.mkdir()
                 for path in checkpoint_files(source):
@@ -97,16 +99,15 @@ class CheckpointStore:
             self._intact -= {root}
             return self.complete(root) is not None
 
-    def keep(self, roots: Collection[Digest]) -> None:
-        """Deletes every checkpoint, whole or not, that is not among `roots`. Raises: StoreError."""
-        kept = {root.hex() for root in roots}
+    def keep(self, roots: Collection[Digest], spare: Sequence[Digest] = ()) -> None:
+        """Deletes every checkpoint, whole or not, that is not among `roots`.
+
+        Those in `spare` go too as soon as another one needs the room, the first one first. Raises: StoreError.
+        """
         with self._changing, disk(f"cannot evict from {self._layout.folder}"):
-            self._holdings = {root: holding for root, holding in self._holdings.items() if root.hex() in kept}
-            self._intact &= frozenset(roots)
-            for kind in (CHECKPOINTS, PARTIAL, MANIFESTS):
-                for path in (self._layout.folder / kind).iterdir():
-                    if path.name.removesuffix(MARKS) not in kept:
-                        self._layout.remove(path)
+            self._room.spare = tuple(spare)
+            for root in self._layout.roots() - set(roots):
+                self._evict(root)
 
     # --- Receiving
 
@@ -115,16 +116,18 @@ class CheckpointStore:
 
         Chunks that other checkpoints here have already are copied from them.
 
-        Raises: StoreError.
+        Raises: StoreError, also where there is no room.
         """
         root = manifest.root
         with self._changing, disk(f"cannot begin checkpoint {root.hex()}"):
             if self._present(root) is not None:
                 return root
-            self._save_manifest(manifest)
             holding = Holding(root, manifest, self._layout.partial(root), whole=False)
+            there = sum(allocated_bytes(holding.folder / file.name) for file in manifest.files)
+            self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size - there, root)
+            self._save_manifest(manifest)
             prepare(holding, self._layout.marks(root))
-            self._copy_known(holding)
+            copy_known(holding, self._layout.marks(root), self.locate)
             self._holdings = {**self._holdings, root: holding}
         self._announce(
             [digest for verified, digest in zip(holding.verified, holding.digests(), strict=True) if verified]
@@ -153,7 +156,7 @@ class CheckpointStore:
         if holding.whole:
             return
         try:
-            write(holding, self._layout.marks(root), file, chunk, data)
+            self._write(holding, file, chunk, data)
         except FileNotFoundError as error:
             if self.complete(root) is None:
                 raise NotFound(f"checkpoint {root.hex()} was evicted while it was received") from error
@@ -200,6 +203,31 @@ class CheckpointStore:
 
     # --- Inside
 
+    def _write(self, holding: Holding, file: int, chunk: int, data: bytes | memoryview) -> None:
+        """Where the disk has become full, what can be spared goes."""
+        while True:
+            try:
+                return write(holding, self._layout.marks(holding.root), file, chunk, data)
+            except StoreError as error:
+                full = getattr(error.__cause__, "errno", None) in DISK_FULL
+                with self._changing:
+                    if not (full and self._room.spare_one(self._evict, holding.root)):
+                        raise
+
+    def _make_room(self, what: str, more_bytes: int, root: Digest | None = None) -> None:
+        with self._changing:
+            self._room.make(what, more_bytes, self._evict, root)
+
+    def _evict(self, root: Digest) -> bool:
+        """Whether there was anything of it, but for its manifest."""
+        self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
+        self._intact -= {root}
+        paths = (self._layout.whole(root), self._layout.partial(root), self._layout.marks(root))
+        was_there = any(path.exists() for path in paths)
+        for path in (*paths, self._layout.manifest(root)):
+            self._layout.remove(path)
+        return was_there
+
     def _holding(self, root: Digest) -> Holding:
         holding = self._holdings.get(root)
         if holding is None:
@@ -220,20 +248,19 @@ class CheckpointStore:
         if not folder.is_dir():
             return None
         manifest = self._layout.load_manifest(root)
-        if manifest is None or not _sizes_agree(folder, manifest):
+        if manifest is None or not sizes_agree(folder, manifest):
             self._discard(root)
             return None
         self._intact -= {root}
         return self._hold(Holding(root, manifest, folder, whole=True))
 
     def _hashed(self, holding: Holding) -> bool:
-        """Whether every chunk of a whole checkpoint is what it should be; it is removed if not. Raises: OSError."""
-        for number, digest in enumerate(holding.digests()):
-            if blake3(read_place(holding.place(number))).digest() != digest:
-                self._discard(holding.root)
-                return False
-        self._intact |= {holding.root}
-        return True
+        """Whether every byte of a whole checkpoint is what it should be; it is removed if not. Raises: OSError."""
+        if hashes_agree(holding):
+            self._intact |= {holding.root}
+            return True
+        self._discard(holding.root)
+        return False
 
     def _discard(self, root: Digest) -> None:
         folder = self._layout.whole(root)
@@ -257,19 +284,3 @@ class CheckpointStore:
     def _announce(self, digests: Sequence[bytes]) -> None:
         for listener in self._listeners:
             listener(digests)
-
-    def _copy_known(self, holding: Holding) -> None:
-        for index, file in enumerate(holding.manifest.files):
-            for chunk, digest in enumerate(file.chunks):
-                place = None if holding.verified[holding.number(index, chunk)] else self.locate(digest)
-                if place is None:
-                    continue
-                try:
-                    write(holding, self._layout.marks(holding.root), index, chunk, read_place(place))
-                except (FileNotFoundError, Malformed) as error:  # then it is fetched like any other
-                    log.warning("chunk %s in %s cannot be copied: %s", digest.hex(), place[0], error)
-
-
-def _sizes_agree(folder: Path, manifest: Manifest) -> bool:
-    paths = {folder / file.name: file.size for file in manifest.files}
-    return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())

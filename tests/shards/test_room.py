@@ -1,0 +1,122 @@
+"""Room for the next checkpoint: what is spared goes, the least needed first, and nothing else."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ledger.base import Digest
+from node.errors import StoreError
+from node.shards.manifest import build
+from node.shards.room import taken_bytes
+from node.shards.store import CheckpointStore
+from tests.node.small_disk import Disk
+from tests.node.small_disk import disk as disk
+from tests.shards.checkpoints import checkpoint, chunks_of
+
+MB = 1_000_000
+
+
+def megabyte(folder: Path, seed: int) -> Path:
+    return checkpoint(folder, weights=random.Random(seed).randbytes(MB))
+
+
+def filled(store: CheckpointStore, folder: Path, count: int) -> list[Digest]:
+    return [store.add(megabyte(folder / f"source-{number}", number)) for number in range(count)]
+
+
+def test_the_least_needed_goes_when_another_is_begun_over_the_quota(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", quota_bytes=int(3.5 * MB))
+    first, second, third = filled(store, tmp_path, 3)
+    store.keep([first, second, third], spare=[second, first])
+    source = megabyte(tmp_path / "next", 9)
+
+    root = store.begin(build(source))
+    for file, chunk, data in chunks_of(source):
+        store.write_chunk(root, file, chunk, data)
+
+    assert store.complete(root) is not None
+    assert store.complete(second) is None
+    assert store.complete(first) is not None
+    assert store.complete(third) is not None
+    assert 3 * MB <= taken_bytes(tmp_path / "store") <= 3.5 * MB
+
+
+def test_room_is_made_when_the_trainer_publishes_over_the_quota(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", quota_bytes=int(2.5 * MB))
+    first, second = filled(store, tmp_path, 2)
+    store.keep([first, second], spare=[first])
+
+    root = store.add(megabyte(tmp_path / "next", 9))
+
+    assert [store.complete(each) is not None for each in (first, second, root)] == [False, True, True]
+
+
+def test_nothing_goes_that_is_not_to_spare_when_the_quota_is_full(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", quota_bytes=int(2.5 * MB))
+    first, second = filled(store, tmp_path, 2)
+    store.keep([first, second])
+
+    with pytest.raises(StoreError, match=r"needs 0\.0 GB more.* taken: give a larger --quota"):
+        store.begin(build(megabyte(tmp_path / "next", 9)))
+
+    assert store.complete(first) is not None
+    assert store.complete(second) is not None
+
+
+def test_what_was_received_of_a_checkpoint_counts_for_it_when_it_is_begun_again(tmp_path: Path) -> None:
+    source = megabyte(tmp_path / "next", 9)
+    store = CheckpointStore(tmp_path / "store", quota_bytes=int(1.1 * MB))
+    root = store.begin(build(source))
+    for file, chunk, data in chunks_of(source):
+        store.write_chunk(root, file, chunk, data)
+
+    again = CheckpointStore(tmp_path / "store", quota_bytes=int(1.1 * MB))
+    assert again.begin(build(source)) == root
+    assert again.complete(root) is not None
+
+
+def test_what_is_being_received_is_not_deleted_for_itself(tmp_path: Path) -> None:
+    source = megabyte(tmp_path / "next", 9)
+    store = CheckpointStore(tmp_path / "store", quota_bytes=MB // 2)
+    store.keep([build(source).root], spare=[build(source).root])
+
+    with pytest.raises(StoreError, match="quota"):
+        store.begin(build(source))
+
+
+def test_the_least_needed_goes_when_the_disk_becomes_full_while_one_is_received(disk: Disk, tmp_path: Path) -> None:
+    store = CheckpointStore(disk.folder / "store")
+    old = store.add(megabyte(tmp_path / "old", 1))
+    store.keep([old], spare=[old])
+    source = megabyte(tmp_path / "next", 9)
+    root = store.begin(build(source))
+    disk.fill(leave=100_000)
+
+    for file, chunk, data in chunks_of(source):
+        store.write_chunk(root, file, chunk, data)
+
+    assert store.complete(root) is not None
+    assert store.complete(old) is None
+
+
+def test_a_full_disk_is_said_when_nothing_is_to_spare(disk: Disk, tmp_path: Path) -> None:
+    store = CheckpointStore(disk.folder / "store")
+    old = store.add(megabyte(tmp_path / "old", 1))
+    store.keep([old])
+    source = megabyte(tmp_path / "next", 9)
+    root = store.begin(build(source))
+    disk.fill(leave=100_000)
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        store.write_chunk(root, *chunks_of(source)[0])
+
+    assert store.complete(old) is not None
+    disk.make_room()
+    store.write_chunk(root, *chunks_of(source)[0])
+    assert store.complete(root) is not None
+
+
+def test_a_store_that_is_over_its_quota_opens_and_keeps_what_it_has(tmp_path: Path) -> None:
+    (root,) = filled(CheckpointStore(tmp_path / "store"), tmp_path, 1)
+    assert CheckpointStore(tmp_path / "store", quota_bytes=1).complete(root) is not None
