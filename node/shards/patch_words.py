@@ -20,7 +20,7 @@ from node.errors import Malformed
 
 LEVEL = 3  # of zstd; on real weights 19 saves 4% at many times the time
 ESCAPE = 255  # of a gap's bytes: 255 places further, and the gap goes on
-EXPONENT_SHIFT = 7  # of bfloat16: a sign, eight bits of exponent, seven of mantissa
+EXPONENT_SHIFT, LAST_EXPONENT = 7, 255  # of bfloat16: a sign, eight bits of exponent, seven of mantissa
 
 Words = npt.NDArray[np.uint16]
 Indices = npt.NDArray[np.int64]
@@ -43,9 +43,9 @@ def pack(base: bytes | None, target: bytes) -> Packed:
     """What makes `target` of `base`: another chunk of that length, or None where there is none to start from."""
     if base is not None:
         base_W, target_W = _words(base), _words(target)
-        changed_W = base_W != target_W
-        if 0 < np.count_nonzero(changed_W) <= len(base_W) // 2:
-            return _pack(base_W, target_W, int(_exponents(base_W[changed_W]).max()))
+        count = int(np.count_nonzero(base_W != target_W))
+        if 0 < count <= len(base_W) // 2:
+            return _pack(base_W, target_W, count)
     return Packed(0, 0, (compress(target), b"", b""))
 
 
@@ -58,20 +58,39 @@ def unpack(packed: Packed, base: bytes | None, length: int) -> bytes:
         return decompress(packed.frames[0], length, length)
     if base is None or len(base) != length:
         raise Malformed("changes a chunk that the base does not have")
-    words_W = _words(base).copy()
-    listed_L = _listed(words_W, packed.top)
-    places_N = _places(packed.frames[0], packed.count, len(listed_L))
-    words_W[listed_L[places_N]] += _steps(packed)
+    base_W = _words(base)
+    indices_N = _indices(base_W, packed)
+    words_W = base_W.copy()
+    words_W[indices_N] += _steps(packed)
     return words_W.tobytes()[:length]
 
 
-def _pack(base_W: Words, target_W: Words, top: int) -> Packed:
-    listed_L = _listed(base_W, top)
-    places_N = np.flatnonzero(base_W[listed_L] != target_W[listed_L])
-    indices_N = listed_L[places_N]
+def _pack(base_W: Words, target_W: Words, count: int) -> Packed:
+    from node.shards.patch_kernel import changed_ranks  # brings numba
+
+    indices_N, ranks_N, totals = changed_ranks(base_W, target_W, count)
+    exponents_N = base_W[indices_N] >> EXPONENT_SHIFT & LAST_EXPONENT
+    starts = np.cumsum(totals) - totals
+    places_N = starts[exponents_N] + ranks_N
+    order_N = np.argsort(places_N)
+    indices_N = indices_N[order_N]
     halves = (target_W[indices_N] - base_W[indices_N]).astype("<u2").view(np.uint8)
-    low, high = halves[0::2].tobytes(), halves[1::2].tobytes()
-    return Packed(len(places_N), top, (compress(_gaps(places_N)), compress(low), compress(high)))
+    streams = (_gaps(places_N[order_N]), halves[0::2].tobytes(), halves[1::2].tobytes())
+    gaps, low, high = (compress(stream) for stream in streams)
+    return Packed(count, int(exponents_N.max()), (gaps, low, high))
+
+
+def _indices(words_W: Words, packed: Packed) -> Indices:
+    """Where the words are that change, in the list's order. Raises: Malformed."""
+    from node.shards.patch_kernel import exponent_totals, ranked_indices  # brings numba
+
+    totals = exponent_totals(words_W)
+    totals[packed.top + 1 :] = 0
+    starts = np.cumsum(totals) - totals
+    places_N = _places(packed.frames[0], packed.count, int(totals.sum()))
+    ends = np.searchsorted(places_N, starts + totals)  # of each exponent, in the places
+    exponents_N = np.searchsorted(ends, np.arange(packed.count), side="right")
+    return ranked_indices(words_W, places_N - starts[exponents_N], ends)
 
 
 def _steps(packed: Packed) -> Words:
@@ -128,18 +147,6 @@ def _places(frame: bytes, count: int, listed: int) -> Indices:
     if places_N[-1] >= listed:
         raise Malformed(f"changes word {places_N[-1]} of {listed}")
     return places_N
-
-
-def _listed(words_W: Words, top: int) -> Indices:
-    """Where the words with exponents up to `top` are: by exponent, then by place."""
-    exponents_W = _exponents(words_W)
-    found_L = np.flatnonzero(exponents_W <= top)
-    order_L = np.argsort(exponents_W[found_L], kind="stable")
-    return found_L[order_L]
-
-
-def _exponents(words: Words) -> npt.NDArray[np.uint8]:
-    return (words >> EXPONENT_SHIFT).astype(np.uint8)  # without the sign, which is the ninth bit
 
 
 def _words(data: bytes) -> Words:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.errors import Malformed
@@ -32,6 +32,7 @@ def pairs(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return base, bytes(target)
 
 
+@settings(deadline=None)  # the first example compiles
 @given(pairs())
 def test_the_target_comes_out_whatever_the_patterns_are(pair: tuple[bytes, bytes]) -> None:
     base, target = pair
@@ -39,6 +40,7 @@ def test_the_target_comes_out_whatever_the_patterns_are(pair: tuple[bytes, bytes
     assert unpack(pack(base, target), base, len(target)) == target
 
 
+@settings(deadline=None)  # the first example compiles
 @given(st.binary(min_size=1, max_size=100))
 def test_the_target_comes_out_when_there_is_no_base(target: bytes) -> None:
     packed = pack(None, target)
@@ -152,6 +154,7 @@ def test_a_frame_that_does_not_say_how_long_it_is_is_refused() -> None:
         decompress(stream.compress(b"abc") + stream.flush(), 1, 3)
 
 
+@settings(deadline=None)  # the first example compiles
 @given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=60), st.integers(0, 9), st.integers(0, 255))
 def test_garbage_is_refused_or_gives_a_chunk(gaps: bytes, low: bytes, high: bytes, count: int, top: int) -> None:
     streams = tuple(compress(each) for each in (gaps, low, high))
