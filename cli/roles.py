@@ -9,23 +9,19 @@ import typer
 from cli.errors import FAILED, reported
 from cli.options import (
     AllowPrivate,
-    AlwaysServes,
     DeploymentFile,
     EngineName,
     Gpus,
     HomeFolder,
     NoInbound,
     NoP2p,
-    NoServe,
     P2pPort,
     PasswordFile,
     Peer,
-    Quota,
     Rpc,
     RunId,
     TensorParallel,
     Threads,
-    UploadLimit,
     Wallet,
     connect,
     engine_of,
@@ -33,6 +29,7 @@ from cli.options import (
     libp2p_of,
     password,
 )
+from cli.sharing import AlwaysServes, NoServe, Quota, UploadLimit, require_serving, sharing_of
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -86,7 +83,7 @@ def join(
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota),
+        place, run, host, port, advertise, allow_private, threads, sharing_of(upload_limit, no_serve, quota),
         libp2p_of(peer, p2p_port, no_p2p), inbound=not no_inbound,
     )  # fmt: skip
     work = run_worker(settings, _connector(rpc, deployment, place), provider, node, choice, cheat)
@@ -123,7 +120,7 @@ def validate(
     choice = engine_of(engine, threads, gpus, tensor_parallel)
     place, account = _account(home, wallet, password_file)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota),
+        place, run, host, port, advertise, allow_private, threads, sharing_of(upload_limit, no_serve, quota),
         libp2p_of(peer, p2p_port, no_p2p),
     )  # fmt: skip
     work = run_validator(settings, _connector(rpc, deployment, place), account, choice)
@@ -165,11 +162,11 @@ def train(
     from node.models.resolve import resolve
     from node.runtime import run_trainer
 
-    _require_serving(no_serve, "a trainer is whom everybody has the weights from")
+    require_serving(no_serve, "a trainer is whom everybody has the weights from")
     place, account = _account(home, wallet, password_file)
     base = resolve(model, event)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, threads, _sharing(upload_limit, no_serve, quota),
+        place, run, host, port, advertise, allow_private, threads, sharing_of(upload_limit, no_serve, quota),
         libp2p_of(peer, p2p_port, no_p2p),
     )  # fmt: skip
     plan = training(model, base, batch, learning_rate)
@@ -199,10 +196,10 @@ def relay(
     """Relay: hold the newest versions of the weights and serve them, until stopped."""
     from node.runtime import run_relay
 
-    _require_serving(no_serve, "a relay is there to serve weights")
+    require_serving(no_serve, "a relay is there to serve weights")
     place, account = _account(home, wallet, password_file)
     settings = _settings(
-        place, run, host, port, advertise, allow_private, None, _sharing(upload_limit, no_serve, quota),
+        place, run, host, port, advertise, allow_private, None, sharing_of(upload_limit, no_serve, quota),
         libp2p_of(peer, p2p_port, no_p2p),
     )  # fmt: skip
     _run("relay", run_relay(settings, _connector(rpc, deployment, place), account), log_json)
@@ -247,20 +244,6 @@ def _settings(
     return Settings(
         home, run, host, port, advertise, allow_private, threads, sharing=sharing, libp2p=libp2p, inbound=inbound
     )
-
-
-def _sharing(upload_limit: float | None, no_serve: bool, quota: int | None) -> "Sharing":
-    from node.config import Sharing
-
-    return Sharing(upload_limit, not no_serve, quota)
-
-
-def _require_serving(no_serve: bool, what: str) -> None:
-    """Raises: ConfigError."""
-    from node.errors import ConfigError
-
-    if no_serve:
-        raise ConfigError(f"{what}: leave out --no-serve; --upload-limit keeps what it sends within bounds")
 
 
 def _connector(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from cli.options import byte_rate, byte_size
+from cli.sharing import byte_rate, byte_size
 from node.engines.vllm import installed as vllm
 from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
