@@ -3,7 +3,8 @@
     python ceiling.py serve FILE
     python ceiling.py fetch
 
-The first sends the chunks that it is asked for by number. The second, told `{"port", "bytes", "file"}`, fetches them all.
+The first sends the chunks that it is asked for by number. The second, told `{"port", "bytes", "file"}`, fetches them
+all.
 """
 
 from __future__ import annotations

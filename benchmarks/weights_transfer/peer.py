@@ -1,8 +1,9 @@
-"""A node of the measurements: the project's store, server and downloader in a process, told what to do by lines of JSON.
+"""A node of the measurements: the project's store, server and downloader in a process, told what to do in JSON.
 
     python peer.py FOLDER PORT [--lies SHARE] [--note]
 
-Answers every line of input with one of output: `{"add": PATH}`, `{"fetch": ROOT, "sources": [URL, ...]}`, `{"idle": 1}`
+Answers every line of input with one of output: `{"add": PATH}`, `{"fetch": ROOT, "sources": [URL, ...]}`
+(with "me" where others know it by another URL than where it listens), `{"idle": 1}`
 (memory and processor time count from here), `{"figures": 1}`. That share of the chunks it serves is wrong. With --note
 every right chunk that came is a line of FOLDER/came, its digest, and every source it banned one of FOLDER/banned.
 """
@@ -58,6 +59,7 @@ class Peer:
     store: CheckpointStore
     downloader: Downloader
     sources: list[str] = field(default_factory=list)
+    me: str = ""
     first_chunk: float = 0.0  # time.time() of the first chunk that was stored
     idle_rss_kib: int = 0
     idle_cpu_seconds: float = 0.0
@@ -69,6 +71,7 @@ class Peer:
             return {"root": root.hex(), "seconds": time.perf_counter() - started, "published": time.time()}
         if "fetch" in told:
             self.sources[:] = told["sources"]
+            self.me = told.get("me", self.me)
             return await self._fetch(Digest(bytes.fromhex(told["fetch"])))
         if "idle" in told:
             self._begin_measuring()
@@ -109,7 +112,6 @@ class Peer:
 
 async def main(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.folder
-    folder.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         store = CheckpointStore(folder / "store")
         if arguments.note:
@@ -124,7 +126,7 @@ async def main(arguments: argparse.Namespace) -> None:
         connections = await stack.enter_async_context(Connections(allow_private=True))
         sources: list[str] = []
         url = f"http://127.0.0.1:{port}"
-        peer = Peer(store, Downloader(store, connections, lambda: sources, me=lambda: url), sources)
+        peer = Peer(store, Downloader(store, connections, lambda: sources, me=lambda: peer.me), sources, url)
         _say({"url": url})
         while line := await asyncio.to_thread(sys.stdin.readline):
             _say(await peer.answer(json.loads(line)))
@@ -165,4 +167,6 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(_arguments()))
+    arguments = _arguments()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(arguments))

@@ -20,19 +20,21 @@ class Swarm:
     rss_increase_mib: float
 
 
-def gather(source: Path, count: int, megabytes_per_second: float) -> Swarm:
+def gather(source: Path, count: int, megabytes_per_second: float, uplink_megabytes: float = 0.0) -> Swarm:
+    """The nodes' uplinks are not limited unless `uplink_megabytes` a second are given for each."""
     size = (source / "model.bin").stat().st_size
     with lab() as here:
         origin = here.peer("origin")
         root = origin.ask({"add": str(source)})["root"]
         line = here.begin("line.py", origin.port, megabytes_per_second)
         nodes = [here.peer(f"node-{number}") for number in range(count)]
+        lines = [here.begin("line.py", node.port, uplink_megabytes) for node in nodes] if uplink_megabytes else nodes
         for each in (origin, *nodes):
             each.ask({"idle": 1})
         published = time.time()
-        for node in nodes:
-            others = [other.url for other in nodes if other is not node]
-            node.tell({"fetch": root, "sources": [line.url, *others]})
+        for node, me in zip(nodes, lines, strict=True):
+            others = [other.url for other in lines if other is not me]
+            node.tell({"fetch": root, "sources": [line.url, *others], "me": me.url})
         seconds = max(node.answer()["done"] for node in nodes) - published
         sent = line.ask({})
         figures = [each.ask({"figures": 1}) for each in (origin, *nodes)]

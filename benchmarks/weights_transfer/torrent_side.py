@@ -11,6 +11,7 @@ import base64
 import json
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def main() -> None:
 
 
 def _seed(session: Any, path: Path) -> dict[str, Any]:
+    warnings.simplefilter("ignore", DeprecationWarning)  # 2.1 has another way, 2.0 only this one
     files = libtorrent.file_storage()
     libtorrent.add_files(files, str(path))
     torrent = libtorrent.create_torrent(files, 4 << 20)
