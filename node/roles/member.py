@@ -235,7 +235,7 @@ class Member:
         while True:
             for version in await asyncio.to_thread(self._missing):
                 try:
-                    await self.weights(version)
+                    await self._fetch_while_useful(version)
                     pause = FIRST_PAUSE_SECONDS
                     break  # what is missing is another list now
                 except SpecMismatch:
@@ -246,10 +246,27 @@ class Member:
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
             await self.wait()
 
+    async def _fetch_while_useful(self, version: Version) -> None:
+        """As `weights`, but given up when the run has gone past `version`: the line is for newer ones then."""
+        fetching = asyncio.ensure_future(self.weights(version))
+        try:
+            while not fetching.done() and version in await asyncio.to_thread(self._useful):
+                await asyncio.wait([fetching], timeout=self.settings.poll_seconds)
+            if fetching.done():
+                await fetching
+            else:
+                event("download dropped, the run has gone past it", version=version)
+        finally:
+            fetching.cancel()
+            await asyncio.gather(fetching, return_exceptions=True)
+
     def _missing(self) -> list[Version]:
-        """Versions to fetch: those newer than what is here, the newest first, and then those that are wanted."""
-        useful = [version for version in (*self._newer(), *sorted(self.wanted)) if version not in self.refused]
-        return [version for version in useful if self.held(version) is None]
+        """Versions to fetch."""
+        return [version for version in self._useful() if version not in self.refused and self.held(version) is None]
+
+    def _useful(self) -> list[Version]:
+        """Those newer than what is here, the newest first, and then those that are wanted."""
+        return [*self._newer(), *sorted(self.wanted)]
 
     def _newer(self) -> Iterator[Version]:
         """The latest version, and before it those that work could go on with, down to one that is here."""

@@ -1,12 +1,13 @@
 """Fetching the newest weights in the background: no peer stops it, and nothing stops it unnoticed."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
-from ledger.base import Version
-from tests.roles.network import Build, Part
+from ledger.base import Digest, Version
+from tests.roles.network import TRAINER, Build, Part
 from tests.roles.stage import FastClock, until
 
 
@@ -49,3 +50,34 @@ async def test_an_error_of_the_block_is_that_error(build: Build) -> None:
     with pytest.raises(LookupError, match="of the block"):
         async with member.following_weights():
             raise LookupError("of the block")
+
+
+async def test_a_download_is_dropped_when_the_run_has_gone_past_its_version(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "intellect-node")
+    network = await build(validators=1)
+    member = (await network.validator()).member
+    past = Version(1 + network.spec.async_level + 1)
+
+    async def publish(versions: range) -> None:
+        for version in versions:
+            await network.connect(TRAINER).publish_checkpoint(
+                network.run, Version(version), Digest(bytes([version]) * 32)
+            )
+        await member.sync()
+
+    def dropped() -> list[int]:
+        return [each.fields["version"] for each in caplog.records if "dropped" in each.getMessage()]  # type: ignore[attr-defined]
+
+    await publish(range(1, 2))  # which nobody has
+    async with member.following_weights():
+        await until(
+            lambda: "downloading" in caplog.text or bool(member.downloader.selection._records), "it is asked for"
+        )
+        await publish(range(2, past + 1))
+        assert dropped() == []  # work could still go on with it
+        await network.pass_time(network.spec.windows.grace + 1)
+        await member.sync()
+
+        await until(lambda: dropped() == [1], "it is dropped")
