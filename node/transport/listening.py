@@ -69,6 +69,9 @@ class LimitedSite(web.BaseSite):
             await asyncio.get_running_loop().connect_accepted_socket(lambda: handler, connection)
         except OSError:  # the peer has gone already: some systems refuse to set options of its socket
             connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     def _forget_closed(self) -> None:
         for handler in [each for each in self._opened if each.transport is None]:
