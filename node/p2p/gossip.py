@@ -9,7 +9,7 @@ import asyncio
 import random
 import struct
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,7 @@ MAX_BATCH_BYTES: Final = 512 << 10
 MAX_BATCH: Final = 64  # messages
 MAX_WAITING: Final = 256  # messages for one peer; then the oldest goes
 SEND_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 0.5  # before a batch that was not taken is sent again
 MAX_FAILURES: Final = 3  # batches in a row that a peer did not take, before it is left
 SENDER_PER_SECOND, SENDER_BURST = 100.0, 1_000.0  # messages that one peer may pass on
 ORIGIN_PER_SECOND, ORIGIN_BURST = 5.0, 200.0  # messages that one node may announce
@@ -166,20 +167,28 @@ class Gossip:
         return len(chosen)
 
     async def _send(self, peer: str, neighbour: _Neighbour) -> None:
-        """Hands on what waits for `peer`, a batch at a time, until it takes no more."""
+        """Hands on what waits for `peer`, a batch at a time, until it has not taken one at several tries."""
         while neighbour.failures < MAX_FAILURES:
-            await neighbour.something.wait()
-            neighbour.something.clear()
-            while neighbour.waiting:
-                batch = list(_batch(neighbour.waiting))
-                try:
-                    await self.link().ask(peer, GOSSIP, b"".join(map(sized, batch)), limit=0, seconds=SEND_SECONDS)
-                except NotFound:
-                    self.counts.dropped += len(batch)
-                    neighbour.failures += 1
-                    break
+            if not neighbour.waiting:
+                neighbour.something.clear()
+                await neighbour.something.wait()
+            batch = list(_batch(neighbour.waiting))
+            try:
+                await self.link().ask(peer, GOSSIP, b"".join(map(sized, batch)), limit=0, seconds=SEND_SECONDS)
                 neighbour.failures = 0
+            except NotFound:
+                neighbour.failures += 1
+                self._put_back(neighbour, batch)
+                await asyncio.sleep(RETRY_SECONDS)
+        self.counts.dropped += len(neighbour.waiting)
         self.link().drop(peer)
+
+    def _put_back(self, neighbour: _Neighbour, batch: Sequence[bytes]) -> None:
+        """What was not taken waits again, as far as there is room beside what came since."""
+        room = MAX_WAITING - len(neighbour.waiting)
+        kept = batch[len(batch) - room :] if room < len(batch) else batch
+        self.counts.dropped += len(batch) - len(kept)
+        neighbour.waiting.extendleft(reversed(kept))
 
 
 def sized(data: bytes) -> bytes:

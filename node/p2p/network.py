@@ -194,13 +194,13 @@ class Network:
         return announce(news, self.scope, self.myself.secret, self.introductions.statement(), int(self.wall() * 1000))
 
     def _hear(self, message: Announcement) -> None:
-        if not self.book.add(message):
-            return
         match message.news:
             case NewVersion():
                 self.heard(message.news)
-            case Heartbeat():
+            case Heartbeat() if self.book.add(message):
                 self.dialler.wake.set()
+            case _:
+                self.book.add(message)
 
     def endpoints(self) -> dict[Address, str]:
         return {node: url for node, url in self.book.endpoints().items() if node != self.myself.address}
