@@ -77,6 +77,7 @@ class Fetching:
         pace = replace(of_weights.pace, parallel=CHUNKS_AT_ONCE, patience_seconds=self.chunk_seconds)
         holders = partial(self.holders, commitment)
         fetching = Downloader(store, of_weights.connections, holders, member.clock, self.rng, pace)
+        fetching.me = lambda: url_of(member.record, member.account)  # who fetches at the same time shares the work
         try:
             with (
                 member.shelves.holding(store),

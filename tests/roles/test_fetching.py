@@ -228,7 +228,7 @@ async def test_a_large_file_is_fetched_from_each_other_and_sent_whole_to_nobody_
     await until(lambda: len(handover.pushes) == 1, "only the trainer, who is not there, has not got it")
     await handover.close()
 
-    assert worker.member.uplink.sent_bytes < 2 * len(data)
+    assert worker.member.uplink.sent_bytes < 1.5 * len(data)
 
 
 async def test_a_large_file_is_sent_whole_to_who_does_not_fetch_it(build: Build, large: RunSpec) -> None:
