@@ -18,6 +18,7 @@ from node.errors import Malformed, StoreError
 from node.files import disk_refused
 from node.progress import OnProgress
 from node.runspec import Hex32
+from node.shards.cutting import cut
 from node.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
 
 CHUNK_BYTES = 4 << 20  # protocol, "Weights"
@@ -111,11 +112,13 @@ def checkpoint_files(folder: Path) -> list[Path]:
     return found
 
 
-def build(folder: Path, progress: OnProgress | None = None) -> Manifest:
+def build(folder: Path, progress: OnProgress | None = None, copy: Path | None = None) -> Manifest:
     """The manifest of the files in `folder`; the same files give the same bytes.
 
+    The files are copied to the empty folder `copy`, if that is given: the manifest is that of the copies.
+
     Raises:
-        StoreError: the folder or a file cannot be read.
+        StoreError: the folder or a file cannot be read, or a copy not written.
         Malformed: a safetensors header, or the folder's amount of files, is out of bounds.
     """
     paths = checkpoint_files(folder)
@@ -125,10 +128,11 @@ def build(folder: Path, progress: OnProgress | None = None) -> Manifest:
         tensors: list[TensorEntry] = []
         done = 0
         for path in paths:
-            files.append(_file_entry(path, _from(done, total, progress)))
+            copied = None if copy is None else copy / path.name
+            files.append(_file_entry(path, _from(done, total, progress), copied))
             done += files[-1].size
             if path.suffix == SAFETENSORS:
-                tensors.extend(read_tensors(path))
+                tensors.extend(read_tensors(copied or path))
     except OSError as error:
         raise disk_refused(error.filename or f"checkpoint folder {folder}", error) from error
     manifest = Manifest(tuple(files), tuple(sorted(tensors, key=lambda tensor: tensor.name)))
@@ -148,23 +152,16 @@ def _from(before: int, total: int, progress: OnProgress | None) -> Callable[[int
     return report
 
 
-def _file_entry(path: Path, progress: Callable[[int], None]) -> FileEntry:
-    buffer = memoryview(bytearray(CHUNK_BYTES))
-    chunks: list[bytes] = []
+def _file_entry(path: Path, progress: Callable[[int], None], copy: Path | None = None) -> FileEntry:
     size = 0
-    with path.open("rb", buffering=0) as file:
-        while count := _read_full(file.readinto, buffer):
-            chunks.append(blake3(buffer[:count]).digest())
-            size += count
-            progress(size)
+
+    def read(count: int) -> None:
+        nonlocal size
+        size = count
+        progress(count)
+
+    chunks = cut(path, CHUNK_BYTES, read, copy)
     return FileEntry(path.name, size, tuple(chunks))
-
-
-def _read_full(readinto: Callable[[memoryview], int | None], buffer: memoryview) -> int:
-    count = 0
-    while count < len(buffer) and (more := readinto(buffer[count:])):
-        count += more
-    return count
 
 
 # --- Outside data

@@ -66,9 +66,7 @@ class CheckpointStore:
             self._make_room(str(source), sum(path.stat().st_size for path in checkpoint_files(source)))
             try:
                 staged.mkdir()
-                for path in checkpoint_files(source):
-                    shutil.copyfile(path, staged / path.name)
-                manifest = build(staged, progress)
+                manifest = build(source, progress, staged)
                 with self._changing:
                     self._save_manifest(manifest)
                     return self._publish(manifest, manifest.root, staged).root
