@@ -2,7 +2,7 @@
 
     python benchmarks/weights.py
     python benchmarks/weights.py --quick
-    python benchmarks/weights.py --parts hop chain swarm
+    python benchmarks/weights.py --parts hop chain others swarm
 
 shardcast 0.3.2 and libtorrent come with `pip install -e '.[bench]'`; shardcast also needs wget. What is missing is
 said and left out. Every node is a process with this project's store, server and downloader; files lie in /dev/shm,
@@ -26,7 +26,7 @@ from typing import Any
 from weights_transfer import chains, one_hop, swarm
 from weights_transfer.nodes import payload
 
-PARTS = ("hop", "chain", "swarm")
+PARTS = ("hop", "chain", "others", "swarm")
 MIB = 1 << 20
 CHAIN_MB_S, SWARM_MB_S = 50.0, 100.0  # of the origin
 CHAINS = (1, 2, 4, 8)
@@ -90,7 +90,7 @@ def hop(arguments: argparse.Namespace, source: Path, present: dict[str, bool]) -
     return {**hops.as_json(), "rss_increase_mib": round(max(hops.rss_increase_mib), 1)}
 
 
-def chain(arguments: argparse.Namespace, source: Path, present: dict[str, bool]) -> dict[str, Any]:
+def chain(arguments: argparse.Namespace, source: Path, _: dict[str, bool]) -> dict[str, Any]:
     ideal = arguments.mib * MIB / 1e6 / CHAIN_MB_S
     say(f"chains behind an origin of {CHAIN_MB_S:g} MB/s; ideal {ideal:.2f} s")
     ours: dict[int, chains.Chain] = {}
@@ -100,13 +100,18 @@ def chain(arguments: argparse.Namespace, source: Path, present: dict[str, bool])
             f"chain of {depth}: {ours[depth].seconds:.2f} s, first chunk at its end after "
             f"{ours[depth].first_chunk_seconds:.2f} s"
         )
-    found: dict[str, Any] = {
+    return {
         "chain_depths": CHAINS,
         "chain_seconds": [round(each.seconds, 2) for each in ours.values()],
         "chain_ideal_seconds": round(ideal, 2),
         "first_chunk_seconds": round(ours[FIRST_CHUNK_DEPTH].first_chunk_seconds, 3),
         "rss_increase_mib": round(max(each.rss_increase_mib for each in ours.values()), 1),
     }
+
+
+def others(arguments: argparse.Namespace, source: Path, present: dict[str, bool]) -> dict[str, Any]:
+    """The same chains of other programs."""
+    found: dict[str, Any] = {}
     if present["shardcast"]:
         depths = SHARDCAST_CHAINS[: 2 if arguments.quick else 3]
         found["shardcast_chain_seconds"] = [round(chains.shardcast(source, n, CHAIN_MB_S), 2) for n in depths]
@@ -141,7 +146,7 @@ def gathered(arguments: argparse.Namespace, source: Path, _: dict[str, bool]) ->
     }
 
 
-RUN = {"hop": hop, "chain": chain, "swarm": gathered}
+RUN = {"hop": hop, "chain": chain, "others": others, "swarm": gathered}
 
 
 def missed(summary: dict[str, Any]) -> list[str]:
