@@ -65,6 +65,7 @@ def test_a_frame_over_a_limit_is_neither_sent_nor_read() -> None:
     assert decode(REPORTS, *body_of(encode(Ready("a")))) == Ready("a")
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_again_and_again_is_begun_anew_and_dialled_again(tmp_path: Path) -> None:
     async with sidecars(tmp_path, 2, first_pause=0.1) as (one, other):
         for losses in (1, 2):
