@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.store import CheckpointStore
 from node.transport import Timeouts
 from node.transport.connections import Connections
-from tests.shards.sources import QUICK, answering, contents, downloader, serving
+from tests.shards.sources import QUICK, answering, contents, downloader, serving, truth
 
 
 @asynccontextmanager
@@ -138,6 +139,40 @@ async def test_nodes_trade_chunks_when_they_receive_at_the_same_time(
 
     assert all(contents(folder) == contents(source) for folder in folders)
     assert len(served) == len(set(served)) == 8
+
+
+async def test_the_origin_sends_each_chunk_about_once_when_nodes_that_know_each_other_receive_together(
+    tmp_path: Path, servers: AsyncExitStack, http: Connections
+) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(48):
+        (folder / f"{number:02}").write_bytes(bytes([number]) * 10_000)
+    origin = CheckpointStore(tmp_path / "origin")
+    root = origin.add(folder)
+    served: list[str] = []
+    line = asyncio.Lock()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        kind, name = request.match_info["path"].split("/")[1:]
+        if kind == "chunks":
+            async with line:
+                await asyncio.sleep(0.02)
+            served.append(name)
+        return web.Response(body=truth(origin, kind, name))  # type: ignore[arg-type]
+
+    first = await answering(servers, slowly)
+    clients = [downloader(tmp_path / str(number), http, []) for number in range(4)]
+    urls = [await serving(servers, client.store) for client in clients]
+    for client, me in zip(clients, urls, strict=True):
+        client.sources = partial(list, [first, *(each for each in urls if each != me)])
+        client.me = partial(str, me)
+        client.timeouts = Timeouts()
+
+    folders = await asyncio.gather(*(client.fetch(root) for client in clients))
+
+    assert all(contents(each) == contents(folder) for each in folders)
+    assert 48 <= len(served) <= 64  # of 192 that arrived
 
 
 async def test_only_what_is_new_is_fetched_when_an_older_version_is_here(
