@@ -24,9 +24,7 @@ from node.shards.room import Room, allocated_bytes
 log = logging.getLogger(__name__)
 
 
-Listener = Callable[
-    [Sequence[bytes]], None
-]  # digests of chunks and manifests that have become available; from any thread
+Listener = Callable[[Sequence[bytes]], None]  # digests of what has become available; from any thread
 
 
 class CheckpointStore:

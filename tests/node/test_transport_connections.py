@@ -97,6 +97,17 @@ async def test_a_connection_is_used_again_and_another_is_made_when_it_has_gone(c
     assert len(met) == 3
 
 
+async def test_connections_to_those_that_have_gone_do_not_stand_in_the_way_of_others(connections: Connections) -> None:
+    for _ in range(70):
+        async with speaker(saying(HELLO, times=1)) as (url, _):
+            await connections.get(url, memoryview(bytearray(5)))
+
+    async with speaker(saying(HELLO)) as (url, met):
+        for _ in range(3):
+            await connections.get(url, memoryview(bytearray(5)))
+    assert len(met) == 1
+
+
 @pytest.mark.parametrize(
     "said",
     [
