@@ -177,7 +177,7 @@ class _Telling:
     def __init__(self, member: Member) -> None:
         self.member = member
         self.offered: set[Digest] = set()
-        self.held: Held | None = None
+        self.held: tuple[Digest, bool] | None = None  # of which version it was told, and whether all of it
         self.again = member.clock.monotonic() + TOLD_AGAIN_SECONDS
 
     async def look(self) -> None:
@@ -199,14 +199,16 @@ class _Telling:
             self.member.others.announce(Offers(tuple(news)))
 
     async def _hold(self) -> None:
-        """How much of the latest version is here."""
+        """What there is of the latest version, when there is some of it, and when there is all."""
         member = self.member
         latest = member.record.latest
         root = None if latest is None or not member.settings.sharing.weights else member.record.root(latest)
         manifest = None if root is None else await asyncio.to_thread(member.checkpoints.known, root)
         if root is None or manifest is None:
             return
-        held = Held(root, manifest.chunks, member.checkpoints.have(root))
-        if held != self.held and any(held.bitmap):
-            self.held = held
-            member.others.announce(held)
+        bitmap = member.checkpoints.have(root)
+        count = sum(byte.bit_count() for byte in bitmap)
+        told = root, count == manifest.chunks
+        if count and told != self.held:  # not each chunk: every node of the run hears it
+            self.held = told
+            member.others.announce(Held(root, manifest.chunks, bitmap))

@@ -1,8 +1,11 @@
-"""What the options of libp2p amount to."""
+"""What the options of libp2p amount to, and what `status` shows of it."""
+
+from typing import Any
 
 import pytest
 
 from cli.options import libp2p_of
+from cli.status import show_standing
 from node.config import Libp2p
 from node.errors import ConfigError
 
@@ -18,3 +21,31 @@ def test_libp2p_is_on_unless_told_otherwise() -> None:
 def test_a_peer_that_is_no_address_is_said(peer: str) -> None:
     with pytest.raises(ConfigError, match="--peer: not "):
         libp2p_of([PEER, peer], 0, False)
+
+
+ROW: dict[str, Any] = {
+    "account": "0x" + "a" * 40, "on": True, "why": None, "peer_id": "12D3KooW", "port": 4001,
+    "peers": [{"peer_id": "one", "node": "0x" + "b" * 40}, {"peer_id": "two", "node": "0x" + "b" * 40}],
+    "announced": True, "reachable": True, "reachable_by": ["0x" + "c" * 40], "reachable_at": 0, "announcements": None,
+    "at": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ["peer id 12D3KooW, port 4001", "2 peers connected: 0xbbbbbbbb…", "outside: yes, by 0xcccccccc… at "]),
+        ({"reachable": False}, ["outside: no, by 0xcccccccc… at "]),
+        ({"reachable": None}, ["outside: unknown, nobody has tried"]),
+        ({"announced": False}, ["outside: not meant to be (--no-inbound)"]),
+        ({"on": False, "why": "--no-p2p"}, ["off: --no-p2p"]),
+    ],
+)
+def test_how_a_role_stands_among_its_peers_is_shown(
+    capsys: pytest.CaptureFixture[str], change: dict[str, Any], words: list[str]
+) -> None:
+    show_standing({"block": 1, "time": 0, "peers": [ROW | change]})
+
+    shown = capsys.readouterr().out
+    assert "among its peers, by libp2p:" in shown
+    assert [word for word in words if word not in shown] == []

@@ -89,6 +89,9 @@ async def test_status_says_who_is_connected_and_who_reached_this_node(build: Bui
     assert row["peers"] == [{"peer_id": among(other).peer, "node": other.member.account}]
     assert row["account"] == me.member.account and row["peer_id"] == among(me).peer
     await me.member.sync()
+    root = me.member.record.root(Version(0))
+    assert root is not None
+    await until(lambda: among(me).having(root) == (other.member.account,), "who has the weights is told")
     assert split_endpoint(me.member.record.endpoints[me.member.account])[1] == among(me).link.address
 
 
