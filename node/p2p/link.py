@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -124,6 +123,3 @@ class MemoryLink:
         self.connected.discard(peer)
         self.admitted.discard(peer)
         self.listener.closed(peer)
-
-
-Make = Callable[[Listener], Link]

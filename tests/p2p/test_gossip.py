@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -264,13 +263,11 @@ async def test_a_burst_of_100_messages_reaches_every_node_of_a_line() -> None:
         for left, right in pairwise(nodes):
             await left.link.dial(place.address(right))
         await until(lambda: all(len(node.known) >= 1 + (0 < i < 9) for i, node in enumerate(nodes)))
-        started = time.monotonic()
 
         for version in range(100):
             nodes[0].announce(NewVersion(Version(version), Digest(bytes([version]) * 32)))
         heard = [place.heard[node.peer] for node in nodes[1:]]
         await until(lambda: all(len({news.version for news in each}) == 100 for each in heard))
 
-        assert time.monotonic() - started < 10
         assert sum(node.gossip.counts.dropped + node.gossip.counts.throttled for node in nodes) == 0
         assert max(node.gossip.counts.heard for node in nodes[1:]) < 120  # the same is heard once, whatever its ways

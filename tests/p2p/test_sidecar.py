@@ -30,6 +30,10 @@ def is_running(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def environment_of(pid: int | None) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
 def test_what_the_node_and_its_process_tell_each_other_reads_back() -> None:
     ask = Ask(1, "a", "/x/1", 10, 500, b"\x00\xff")
 
@@ -100,9 +104,13 @@ async def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytes
         assert node.sidecar.pid != pid and not is_running(pid)
 
 
-async def test_the_process_goes_with_its_node(tmp_path: Path) -> None:
+async def test_the_process_knows_no_password_and_goes_with_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTELLECT_NODE_PASSWORD", "a secret")
     async with sidecars(tmp_path) as (node,):
         pid = node.sidecar.pid
+        assert b"a secret" not in environment_of(pid)
 
         assert pid is not None
     await until(lambda: not is_running(pid))

@@ -92,6 +92,9 @@ async def test_status_says_who_is_connected_and_who_reached_this_node(build: Bui
     root = me.member.record.root(Version(0))
     assert root is not None
     await until(lambda: among(me).having(root) == (other.member.account,), "who has the weights is told")
+    url = url_of(me.member.record, other.member.account)
+    del me.member.record.endpoints[other.member.account]
+    assert me.member.downloader.sources() == (url,)  # by its heartbeat, where the chain has none
     assert split_endpoint(me.member.record.endpoints[me.member.account])[1] == among(me).link.address
 
 
