@@ -19,6 +19,8 @@ MAX_UNKNOWN_PER_ADDRESS = 16
 MAX_REQUESTS_PER_PEER = 8  # at once
 MAX_REQUESTS = 64  # at once, of all peers
 MAX_ASKS = 64  # that this node waits for at once
+HANDSHAKES_PER_SECOND, HANDSHAKES_BURST = 5.0, 64.0  # of one address: each costs milliseconds of computing
+MAX_ADDRESSES = 1024  # whose rate is remembered
 
 HANDSHAKE_SECONDS = 10.0  # for TCP, Noise and yamux together
 IDENTIFY_SECONDS = 10.0  # from then on, for a peer to say who it is

@@ -1,6 +1,7 @@
 """All connections of the libp2p process: accepted, dialled, counted and closed."""
 
 import socket
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,11 +14,15 @@ from node.p2p.connection import Connection, Handler, secured
 from node.p2p.limits import (
     DIAL_SECONDS,
     HANDSHAKE_SECONDS,
+    HANDSHAKES_BURST,
+    HANDSHAKES_PER_SECOND,
+    MAX_ADDRESSES,
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_CONNECTIONS_PER_PEER,
     MAX_UNKNOWN,
     MAX_UNKNOWN_PER_ADDRESS,
+    Bucket,
 )
 from node.p2p.messages import Closed, Opened, Report
 from node.p2p.streams import REFUSALS
@@ -43,6 +48,7 @@ class Switch:
     nursery: trio.Nursery
     connections: list[Connection] = field(default_factory=list)
     shaking: list[str] = field(default_factory=list)  # addresses of connections that are not secured yet
+    rates: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)  # of handshakes, by address
     refused: int = 0
 
     def listen(self, listening: socket.socket) -> None:
@@ -53,11 +59,11 @@ class Switch:
         while True:
             try:
                 stream = await listener.accept()
-                address = subscriber(str(stream.socket.getpeername()[0]))
             except OSError:
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
-            if self._full(address):
+            address = _address_of(stream)
+            if self._full(address) or not self._rate(address).take():
                 self.refused += 1
                 await trio.aclose_forcefully(stream)
                 continue
@@ -73,6 +79,14 @@ class Switch:
             or len(unknown) >= MAX_UNKNOWN
             or unknown.count(address) >= MAX_UNKNOWN_PER_ADDRESS
         )
+
+    def _rate(self, address: str) -> Bucket:
+        new = Bucket(HANDSHAKES_PER_SECOND, HANDSHAKES_BURST, trio.current_time)
+        bucket = self.rates.setdefault(address, new)
+        self.rates.move_to_end(address)
+        if len(self.rates) > MAX_ADDRESSES:
+            self.rates.popitem(last=False)
+        return bucket
 
     async def _take(self, stream: trio.SocketStream, address: str) -> None:
         try:
@@ -158,3 +172,11 @@ class Switch:
 
     def _usable(self, peer: str) -> Iterator[Connection]:
         return (c for c in reversed(self._with(peer)) if c.muxed.is_established)
+
+
+def _address_of(stream: trio.SocketStream) -> str:
+    """Whom limits are counted for; nobody where the peer has gone already."""
+    try:
+        return subscriber(str(stream.socket.getpeername()[0]))
+    except OSError:
+        return ""
