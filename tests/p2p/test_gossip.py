@@ -20,6 +20,7 @@ from node.p2p.gossip import (
     MAX_SEEN,
     MAX_WAITING,
     ORIGIN_BURST,
+    OWN_FANOUT,
     Gossip,
     sized,
     split,
@@ -161,15 +162,18 @@ async def test_one_node_announces_only_so_much_and_does_not_silence_another() ->
     node.close()
 
 
-async def test_a_message_goes_to_a_few_of_many_peers() -> None:
+async def test_a_message_goes_to_some_of_many_peers_an_own_one_to_more() -> None:
     link = Recorder()
     node = gossip(link)
     for number in range(40):
         node.add(f"peer {number}")
 
-    assert node.publish(said(1)) == FANOUT
-    await until(lambda: len(link.sent) == FANOUT)
-    assert len({peer for peer, _ in link.sent}) == FANOUT
+    assert node.publish(b"mine") == OWN_FANOUT
+    node.received("peer 0", sized(said(1)))
+    await until(lambda: sum(len(batch) for _, batch in link.sent) == OWN_FANOUT + FANOUT)
+
+    passed_on = [peer for peer, batch in link.sent if said(1) in batch]
+    assert len(set(passed_on)) == FANOUT and "peer 0" not in passed_on
     node.close()
 
 
