@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 
 PIECE_BYTES = 64 << 10
+LATE_SECONDS = 0.05  # that a busy machine may wake a thread too late without the line losing its speed
 BUFFER_BYTES = 256 << 10  # of a socket: what has passed it was not sent if nobody reads it
 
 
@@ -58,7 +59,7 @@ class Line:
 
     def _await_turn(self, count: int) -> None:
         with self._turn:
-            mine = max(time.monotonic(), self._free)
+            mine = max(time.monotonic() - LATE_SECONDS, self._free)
             self._free = mine + count / self._rate
             self.sent += count
         time.sleep(max(0.0, mine - time.monotonic()))
