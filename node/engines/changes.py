@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from node.errors import EngineError, Malformed
 from node.tensors import parse_header, read_header
 
 MAX_CHANGES = 1 << 26  # values, at ten bytes each in memory; of more, loading is no slower
-PIECE = 1 << 22  # values compared at once
+PIECE_BYTES = 8 << 20  # compared at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +67,26 @@ def _of_file(base: Path, target: Path, most: int) -> Iterator[Change]:
     header = read_header(target)
     if read_header(base) != header:
         raise Malformed(f"{base} and {target} have different heads")
-    for entry in parse_header(header, target):
-        if entry.dtype != "BF16":
-            raise Malformed(f"{entry.name} is {entry.dtype}")
-        size = (entry.end - entry.begin) // 2
-        if size:
-            old, new = (np.memmap(path, "<u2", "r", entry.begin, (size,)) for path in (base, target))
-            indices = _different(old, new, most)
+    with base.open("rb") as old, target.open("rb") as new:
+        for entry in parse_header(header, target):
+            if entry.dtype != "BF16":
+                raise Malformed(f"{entry.name} is {entry.dtype}")
+            pieces = [np.zeros((2, 0), np.int64), *_different(old, new, entry.begin, entry.end, most)]
+            indices, values = np.concatenate(pieces, axis=1)
             most -= len(indices)
             if len(indices):
-                yield Change(entry.name, indices, np.array(new[indices]))
+                yield Change(entry.name, indices, values.astype(np.uint16))
 
 
-def _different(old: npt.NDArray[np.uint16], new: npt.NDArray[np.uint16], most: int) -> npt.NDArray[np.int64]:
-    found = [np.zeros(0, dtype=np.int64)]
-    for start in range(0, len(new), PIECE):
-        found.append(start + np.flatnonzero(old[start : start + PIECE] != new[start : start + PIECE]))
-        most -= len(found[-1])
+def _different(old: BinaryIO, new: BinaryIO, begin: int, end: int, most: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Of bytes `begin` to `end` of both files: where words differ, counted from `begin`, and the new ones."""
+    old.seek(begin)
+    new.seek(begin)
+    for at in range(begin, end, PIECE_BYTES):
+        length = min(PIECE_BYTES, end - at)
+        before, after = (np.frombuffer(file.read(length), "<u2") for file in (old, new))
+        indices = np.flatnonzero(before != after)
+        most -= len(indices)
         if most < 0:
             raise Malformed("more values differ than are worth patching")
-    return np.concatenate(found)
+        yield np.stack([(at - begin) // 2 + indices, after[indices].astype(np.int64)])

@@ -52,7 +52,7 @@ def test_changes_are_found_when_a_tensor_is_compared_in_pieces(
 ) -> None:
     name = "model.embed_tokens.weight"
     target = edited(tiny_folder, tmp_path / "new", name, [0, 999, 1000, 2001])
-    monkeypatch.setattr(changes, "PIECE", 1000)
+    monkeypatch.setattr(changes, "PIECE_BYTES", 2000)
 
     found = changes_between(tiny_folder, target)
 
