@@ -98,7 +98,7 @@ def _follow(versions: Versions, scratch: Path) -> tuple[Figures, int]:
         versions.train(1)
         trained, path = side_of(versions.export(scratch / f"v{step}")), scratch / f"{step}.patch"
         figures.append(measure(store, here, trained, path))
-        links.append(Link(Patch.read(path), trained.manifest))
+        links.append(Link(Patch.read(path, trained.manifest.chunks), trained.manifest))
         made = store.complete(trained.manifest.root)
         assert made is not None
         here = side_of(made)

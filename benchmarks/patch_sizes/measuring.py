@@ -50,7 +50,7 @@ def measure(store: CheckpointStore, base: Side, target: Side, path: Path) -> Fig
     size = make_patch(base, target, path, target.manifest.size, 1)
     assert size is not None
     times.append(time.perf_counter())
-    made = patched(store, base, [Link(Patch.read(path), target.manifest)])
+    made = patched(store, base, [Link(Patch.read(path, target.manifest.chunks), target.manifest)])
     times.append(time.perf_counter())
     assert store.recheck(made.manifest.root)
     times.append(time.perf_counter())

@@ -59,14 +59,17 @@ class Patch:
     places: Mapping[int, _Place]
 
     @classmethod
-    def read(cls, path: Path) -> Patch:
-        """Reads the heads of all records, none of their frames. Raises: Malformed. OSError."""
+    def read(cls, path: Path, chunks: int) -> Patch:
+        """Reads the heads of all records, none of their frames.
+
+        `chunks`: of the target, and the most records that are kept in memory. Raises: Malformed. OSError.
+        """
         with path.open("rb") as file:
             head = file.read(HEAD.size)
             if len(head) != HEAD.size or not head.startswith(TAG):
                 raise Malformed("not a patch, or one of another format")
             _, base, target = HEAD.unpack(head)
-            return cls(path, Digest(base), Digest(target), _places(file, path.stat().st_size))
+            return cls(path, Digest(base), Digest(target), _places(file, path.stat().st_size, chunks))
 
     def record(self, chunk: int) -> Packed | None:
         """Of a chunk of the target, if it is not the base's. Raises: NotFound: the patch was evicted. OSError."""
@@ -82,7 +85,7 @@ class Patch:
         return Packed(place.count, place.top, (gaps, low, high))
 
 
-def _places(file: BinaryIO, size: int) -> dict[int, _Place]:
+def _places(file: BinaryIO, size: int, chunks: int) -> dict[int, _Place]:
     places: dict[int, _Place] = {}
     last = -1
     while head := file.read(RECORD.size):
@@ -91,6 +94,8 @@ def _places(file: BinaryIO, size: int) -> dict[int, _Place]:
         chunk, count, top, *lengths = RECORD.unpack(head)
         if chunk <= last:
             raise Malformed(f"has chunk {chunk} after chunk {last}")
+        if chunk >= chunks:
+            raise Malformed(f"has chunk {chunk} of {chunks}")
         _require_frames(count, top, lengths)
         places[chunk] = place = _Place(file.tell(), count, top, (lengths[0], lengths[1], lengths[2]))
         if place.end > size:

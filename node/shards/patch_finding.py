@@ -64,10 +64,11 @@ class PatchFinder:
 
         Raises: NotFound, Malformed, TimeoutError: none can, or is worth it. StoreError.
         """
+        chunks = (await self.downloader.manifest(span.target)).chunks
         problem: Exception = NotFound("no source names a patch")
         for candidate in candidates[:TRIED]:
             try:
-                return await self._fetch(span, candidate, most_bytes)
+                return await self._fetch(span, candidate, most_bytes, chunks)
             except Malformed as error:
                 self.ban(candidate, error)
                 problem = error
@@ -102,13 +103,13 @@ class PatchFinder:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _fetch(self, span: Span, candidate: Candidate, most_bytes: int) -> Found:
+    async def _fetch(self, span: Span, candidate: Candidate, most_bytes: int, chunks: int) -> Found:
         """Raises: as `fetch`."""
         store, here = self.downloader.store, candidate.sources == ()
         folder = await asyncio.to_thread(store.complete, candidate.root) if here else None
         if folder is None:
             folder = await self._content(candidate.root, most_bytes)
-        patch = await asyncio.to_thread(Patch.read, folder / FILE)
+        patch = await asyncio.to_thread(Patch.read, folder / FILE, chunks)
         return Found(span, candidate, patch, 0 if here else store.manifest(candidate.root).size)
 
     async def _content(self, root: Digest, most_bytes: int) -> Path:

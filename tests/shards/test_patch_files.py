@@ -1,6 +1,7 @@
 """Patches between checkpoints: made, read again, applied one after the other; tampered with, and refused."""
 
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -98,11 +99,11 @@ def test_what_was_evicted_meanwhile_is_not_found(tmp_path: Path, what: str) -> N
 # --- Hostile ones
 
 
-def tampered(path: Path, offset: int, data: bytes) -> Patch:
+def tampered(path: Path, offset: int, data: bytes, chunks: int = 2) -> Patch:
     whole = bytearray(path.read_bytes())
     whole[offset : offset + len(data)] = data
     path.write_bytes(whole)
-    return Patch.read(path)
+    return Patch.read(path, chunks)
 
 
 def test_the_file_is_that_of_the_protocol(tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_a_patch_that_breaks_off_anywhere_is_refused_or_found_to_lack_a_chunk(tm
     for length in range(0, len(whole), 5):
         short.write_bytes(whole[:length])
         with pytest.raises(Malformed):
-            made(base, [Link(Patch.read(short), target.manifest)])
+            made(base, [Link(Patch.read(short, target.manifest.chunks), target.manifest)])
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_a_patch_with_a_wrong_byte_never_gives_a_wrong_version(
     path = tmp_path / "wrong"
     path.write_bytes(whole[:place] + bytes([whole[place] ^ data.draw(st.integers(1, 255))]) + whole[place + 1 :])
     try:
-        found = made(base, [Link(Patch.read(path), target.manifest)])
+        found = made(base, [Link(Patch.read(path, target.manifest.chunks), target.manifest)])
     except Malformed:
         return
     assert found == news(base, target)  # a bit of a zstd frame that says nothing
@@ -182,7 +183,7 @@ def test_a_patch_without_a_chunk_that_changed_is_wrong(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:HEAD])
 
     with pytest.raises(WrongPatch, match="lacks chunk 1"):
-        made(sides[0], [Link(Patch.read(path), sides[1].manifest)])
+        made(sides[0], [Link(Patch.read(path, 2), sides[1].manifest)])
 
 
 def test_a_patch_of_a_chunk_that_is_not_there_is_wrong(tmp_path: Path) -> None:
@@ -190,7 +191,20 @@ def test_a_patch_of_a_chunk_that_is_not_there_is_wrong(tmp_path: Path) -> None:
     path = links(sides, tmp_path)[0].patch.path
 
     with pytest.raises(WrongPatch, match="has chunk 2 of 2"):
-        made(sides[0], [Link(tampered(path, HEAD, (2).to_bytes(4, "little")), sides[1].manifest)])
+        made(sides[0], [Link(tampered(path, HEAD, (2).to_bytes(4, "little"), chunks=3), sides[1].manifest)])
+
+
+def test_no_more_records_are_read_than_the_target_has_chunks(tmp_path: Path) -> None:
+    records = [struct.pack("<IIBIII", number, 0, 0, 1, 0, 0) + b"x" for number in range(200_000)]
+    (tmp_path / "patch").write_bytes(b"in/patch/1\0\0" + bytes(64) + b"".join(records))
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match="has chunk 3 of 3"):
+            Patch.read(tmp_path / "patch", 3)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +224,7 @@ def test_heads_of_records_that_cannot_be_are_refused(tmp_path: Path, record: byt
     (tmp_path / "patch").write_bytes(b"in/patch/1\0\0" + bytes(64) + record + b"xxx")
 
     with pytest.raises(Malformed, match=why):
-        Patch.read(tmp_path / "patch")
+        Patch.read(tmp_path / "patch", 2)
 
 
 @pytest.mark.parametrize("data", [b"", b"in/patch/1\0\0", b"in/patch/2\0\0" + bytes(64)])
@@ -218,7 +232,7 @@ def test_what_is_no_patch_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "patch").write_bytes(data)
 
     with pytest.raises(Malformed, match="not a patch"):
-        Patch.read(tmp_path / "patch")
+        Patch.read(tmp_path / "patch", 2)
 
 
 def test_a_wrong_record_is_found_when_the_last_version_has_no_such_chunk(tmp_path: Path) -> None:
@@ -231,5 +245,5 @@ def test_a_wrong_record_is_found_when_the_last_version_has_no_such_chunk(tmp_pat
     path.write_bytes(path.read_bytes()[:HEAD] + struct.pack("<IIBIII", 1, 0, 0, len(wrong), 0, 0) + wrong)
 
     with pytest.raises(WrongPatch, match="makes a wrong chunk 1") as caught:
-        made(first, [Link(Patch.read(path), second.manifest), chain[1]])
+        made(first, [Link(Patch.read(path, second.manifest.chunks), second.manifest), chain[1]])
     assert caught.value.place == 0

@@ -45,7 +45,7 @@ def side(folder: Path, **files: bytes) -> Side:
 
 def patch(base: Side, target: Side, path: Path) -> Patch:
     assert make_patch(base, target, path, 1 << 30, 2) == path.stat().st_size
-    return Patch.read(path)
+    return Patch.read(path, target.manifest.chunks)
 
 
 def links(sides: Sequence[Side], folder: Path) -> list[Link]:
