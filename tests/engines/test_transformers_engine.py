@@ -218,6 +218,12 @@ def test_another_configuration_is_built_anew(tiny_folder: Path, tmp_path: Path) 
         {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"},
         {"architectures": ["LlamaForCausalLM", "LlamaModel"]},
         {"hidden_size": "many"},
+        {"sliding_window": 4},
+        {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 4},
+        {"sliding_window": 4, "use_sliding_window": True},
+        {"layer_types": ["full_attention", "sliding_attention"]},
+        {"layer_types": "sliding_attention"},
+        {"quantization_config": {"quant_method": "fp8"}},
     ],
 )
 def test_configurations_that_cannot_be_run_are_errors(

@@ -245,6 +245,22 @@ async def test_a_large_file_is_sent_whole_to_who_does_not_fetch_it(build: Build,
     assert validator.role.intake.store.get(commitment) == data
 
 
+async def test_a_large_file_is_sent_whole_at_once_by_who_announced_nothing(build: Build, large: RunSpec) -> None:
+    network, data = await build(validators=1, spec=large), rollouts(14)
+    worker, commitment = await committed(network, data)
+    validator = await asking(network, 0)
+    await network.connect(worker.account).set_endpoint("")
+    worker.member.clock = SystemClock()
+    await worker.member.sync()
+    handover, began = Handover(worker.member), time.monotonic()
+    handover.start(commitment, data)
+
+    await until(lambda: bool(validator.role.intake.holds(commitment)))
+    await handover.close()
+
+    assert time.monotonic() - began < 10  # for one that could begin to fetch it it waits 15 s
+
+
 async def test_what_came_of_a_file_is_deleted_when_nobody_needs_it(build: Build, large: RunSpec) -> None:
     network = await build(validators=1, spec=large)
     _, commitment = await committed(network, rollouts(11))

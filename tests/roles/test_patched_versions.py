@@ -64,7 +64,9 @@ async def test_a_version_reaches_who_has_the_one_before_as_a_patch_and_goes_on_f
     span = Span(trainer.member.record.checkpoints[0].manifest_root, root)
     assert {(each["patches"], each["bytes"]) for each in fetched(caplog)} == {(1, made["bytes"])}
     assert made["bytes"] < relay.member.checkpoints.manifest(root).size / 10
-    assert relay.member.patching.index.find(span) == trainer.member.patching.index.find(span)
+    index = relay.member.patching.index
+    await until(lambda: index.find(span) is not None, "the relay's word for the patch, after its last chunk is written")
+    assert index.find(span) == trainer.member.patching.index.find(span)
     await relay.member.evict()
     assert relay.member.checkpoints.complete(relay.member.patching.index.find(span) or root) is not None
 

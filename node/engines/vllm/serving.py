@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from vllm.v1.engine.llm_engine import LLMEngine
 from node.engines.changes import Change
 from node.engines.vllm.messages import Prompt, Ready, Settings
 from node.engines.vllm.traces import Proven
+from node.engines.weights import require_tensors
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Sample
 
 WORKER = "node.engines.vllm.worker.ProvingWorker"
@@ -56,7 +58,8 @@ class Batch:
         self._job_of: dict[str, int] = {}
         self._names = itertools.count()
         self._rpc("begin", settings.policy.temperature)
-        self._shapes: Mapping[str, tuple[int, ...]] = self._rpc("shapes")
+        self._shapes: dict[str, tuple[int, ...]] = self._rpc("shapes")
+        require_tensors(Path(settings.folder), self._shapes)  # vLLM leaves what is not stored as it lay in memory
 
     @property
     def ready(self) -> Ready:
