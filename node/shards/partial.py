@@ -1,6 +1,6 @@
 """A checkpoint while it is received: files with holes, and a byte per verified chunk beside them.
 
-Only chunks that have come take room: what a manifest claims costs nothing.
+Only chunks that have come take room on the disk; the store's quota counts what is begun in full (`room`).
 
 A byte is written after its chunk and never torn, so a killed process loses at most what it was writing, and two
 processes that fetch into one folder do not undo each other's marks. What the marks claim is hashed again by `prepare`,

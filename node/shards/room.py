@@ -25,13 +25,14 @@ class Room:
     quota_bytes: int | None
     spare: tuple[Digest, ...] = ()
 
-    def make(self, what: str, more_bytes: int, evict: Callable[[Digest], bool], but: Digest | None) -> None:
-        """Room for `more_bytes` of `what`; `evict` deletes a checkpoint and says whether there was one.
+    def make(self, what: str, size: int, evict: Callable[[Digest], bool], root: Digest | None) -> None:
+        """Room for `what`, of `size` bytes, of which those that have come of `root` are there; `evict` deletes a
+        checkpoint and says whether there was one.
 
-        Raises: StoreError: there is none, without those that are not to spare, and `but`. OSError.
+        Raises: StoreError: there is none, without those that are not to spare, and `root`. OSError.
         """
-        while (why := lack_of_room(self.folder, what, more_bytes, self.quota_bytes)) is not None:
-            if not self.spare_one(evict, but):
+        while (why := lack_of_room(self.folder, what, size, self.quota_bytes, root)) is not None:
+            if not self.spare_one(evict, root):
                 raise StoreError(why)
 
     def spare_one(self, evict: Callable[[Digest], bool], but: Digest | None) -> bool:
@@ -44,14 +45,16 @@ class Room:
         return False
 
 
-def lack_of_room(folder: Path, what: str, more_bytes: int, quota_bytes: int | None) -> str | None:
-    """Why the store in `folder` has no room for `more_bytes` of `what`, and what to do; None where it has.
+def lack_of_room(folder: Path, what: str, size: int, quota_bytes: int | None, root: Digest | None = None) -> str | None:
+    """Why the store in `folder` has no room for `what`, of `size` bytes, and what to do; None where it has.
 
-    Raises: OSError.
+    What has come of `root` is part of them. Raises: OSError.
     """
+    begun = None if root is None else folder / PARTIAL / root.hex()
+    more_bytes = size - sum(allocated_bytes(path) for path in (begun.rglob("*") if begun else ()))
     more = f"{what} needs {more_bytes / 1e9:.1f} GB more, and"
-    taken = taken_bytes(folder)
-    if quota_bytes is not None and more_bytes > quota_bytes - taken:
+    taken = taken_bytes(folder, begun)
+    if quota_bytes is not None and size > quota_bytes - taken:
         return f"{more} {taken / 1e9:.1f} of {quota_bytes / 1e9:.1f} GB are taken: give a larger --quota"
     usage = shutil.disk_usage(folder)
     reserved = min(usage.total // RESERVED_SHARE, MAX_RESERVED_BYTES)
@@ -63,15 +66,25 @@ def lack_of_room(folder: Path, what: str, more_bytes: int, quota_bytes: int | No
     return None
 
 
-def taken_bytes(folder: Path) -> int:
-    """What checkpoints in the store take of the disk, whole or not. Raises: OSError."""
-    kept = [path for kind in (CHECKPOINTS, PARTIAL) for path in (folder / kind).rglob("*")]
-    return sum(allocated_bytes(path) for path in kept)
+def taken_bytes(folder: Path, but: Path | None = None) -> int:
+    """What checkpoints in the store take of the disk, without the one in `but`; those that are being received count as
+    what they will take, holes and all. Raises: OSError.
+    """
+    whole = sum(allocated_bytes(path) for path in (folder / CHECKPOINTS).rglob("*"))
+    begun = [path for path in (folder / PARTIAL).rglob("*") if but is None or but not in path.parents]
+    return whole + sum(max(allocated_bytes(path), _full_bytes(path)) for path in begun)
 
 
 def allocated_bytes(path: Path) -> int:
     """Of one file or folder without what is in it; holes take nothing, and what has gone neither."""
     try:
         return path.stat().st_blocks * BLOCK_BYTES
+    except FileNotFoundError:
+        return 0
+
+
+def _full_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
     except FileNotFoundError:
         return 0

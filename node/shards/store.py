@@ -19,7 +19,7 @@ from node.shards.intact import hashes_agree, sizes_agree
 from node.shards.layout import CHECKPOINTS, Layout, disk
 from node.shards.manifest import Manifest, build, checkpoint_files
 from node.shards.partial import copy_known, prepare, write
-from node.shards.room import Room, allocated_bytes
+from node.shards.room import Room
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +119,7 @@ class CheckpointStore:
             if self._present(root) is not None:
                 return root
             holding = Holding(root, manifest, self._layout.partial(root), whole=False)
-            there = sum(allocated_bytes(holding.folder / file.name) for file in manifest.files)
-            self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size - there, root)
+            self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
             self._save_manifest(manifest)
             prepare(holding, self._layout.marks(root))
             copy_known(holding, self._layout.marks(root), self.locate)
@@ -210,9 +209,9 @@ class CheckpointStore:
                     if not (full and self._room.spare_one(self._evict, holding.root)):
                         raise
 
-    def _make_room(self, what: str, more_bytes: int, root: Digest | None = None) -> None:
+    def _make_room(self, what: str, size: int, root: Digest | None = None) -> None:
         with self._changing:
-            self._room.make(what, more_bytes, self._evict, root)
+            self._room.make(what, size, self._evict, root)
 
     def _evict(self, root: Digest) -> bool:
         """Whether there was anything of it, but for its manifest."""

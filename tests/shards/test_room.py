@@ -7,7 +7,7 @@ import pytest
 
 from ledger.base import Digest
 from node.errors import StoreError
-from node.shards.manifest import build
+from node.shards.manifest import CHUNK_BYTES, build
 from node.shards.room import taken_bytes
 from node.shards.store import CheckpointStore
 from tests.node.small_disk import Disk
@@ -74,6 +74,23 @@ def test_what_was_received_of_a_checkpoint_counts_for_it_when_it_is_begun_again(
     again = CheckpointStore(tmp_path / "store", quota_bytes=int(1.1 * MB))
     assert again.begin(build(source)) == root
     assert again.complete(root) is not None
+
+
+def test_a_begun_checkpoint_counts_in_full_when_another_is_begun_and_once_when_it_is_begun_again(
+    tmp_path: Path,
+) -> None:
+    source = checkpoint(tmp_path / "next", weights=random.Random(9).randbytes(CHUNK_BYTES + MB))
+    quota = CHUNK_BYTES + int(1.5 * MB)
+    store = CheckpointStore(tmp_path / "store", quota_bytes=quota)
+    root = store.begin(build(source))
+
+    with pytest.raises(StoreError, match="give a larger --quota"):
+        store.begin(build(megabyte(tmp_path / "other", 8)))
+
+    store.write_chunk(root, *chunks_of(source)[1])
+    again = CheckpointStore(tmp_path / "store", quota_bytes=quota)
+    assert again.begin(build(source)) == root
+    assert again.have(root) == b"\x02"
 
 
 def test_what_is_being_received_is_not_deleted_for_itself(tmp_path: Path) -> None:
