@@ -55,7 +55,8 @@ class Handover:
 
     async def _push(self, who: Address, commitment: Digest, data: bytes) -> None:
         """The address is looked up for every try: a receiver that was restarted may have another one."""
-        if len(data) > SENT_AT_ONCE_BYTES and await self._is_fetched(who, commitment, len(data)):
+        mine = url_of(self.member.record, self.member.account)  # without one nobody can begin to fetch it here
+        if mine and len(data) > SENT_AT_ONCE_BYTES and await self._is_fetched(who, commitment, len(data)):
             return
         pause, began = FIRST_PAUSE_SECONDS, self.member.clock.monotonic()
         for _ in range(TRIES):
