@@ -305,6 +305,10 @@ class Record:
     def root(self, version: Version) -> Digest | None:
         return self.checkpoints[version].manifest_root if 0 <= version < len(self.checkpoints) else None
 
+    def is_weights(self, root: Digest) -> bool:
+        """Whether a version has that root."""
+        return any(checkpoint.manifest_root == root for checkpoint in self.checkpoints)
+
     def is_open(self, version: Version) -> bool:
         """Whether `version` takes submissions at the head's time (protocol, "Contract surface": open)."""
         windows, level = self.run.params.windows, self.run.params.async_level

@@ -125,7 +125,8 @@ async def served(member: Member, mailbox: Mailbox | None, key: LocalAccount | No
     """Answers peers while the block runs, and announces on chain where; by libp2p too where `key`, the member's own,
     is given and the settings have it on."""
     app = make_app(max_body=max(1 << 20, mailbox.max_file_bytes if mailbox else 0), uplink=member.uplink)
-    add_weight_routes(app, member.shelves, member.settings.sharing.weights)
+    declines = None if member.settings.sharing.weights else member.record.is_weights
+    add_weight_routes(app, member.shelves, declines)
     if member.settings.sharing.weights:
         add_patch_route(app, member.patching.index)
     if mailbox is not None:

@@ -20,13 +20,14 @@ OCTETS = "application/octet-stream"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def add_routes(app: web.Application, store: Shelf, serves_weights: bool = True) -> None:
+def add_routes(app: web.Application, store: Shelf, declines: Callable[[Digest], bool] | None = None) -> None:
     """Adds `/v1/manifests/{root}?wait=seconds`, `/v1/have/{root}` and `/v1/chunks/{digest}?wait=seconds` to `app`.
 
     Roots and digests are 64 lower-case hex digits; anything else, and any other query, is refused. Where no weights are
-    served, who asks for what is not here is told so at once (403), not to ask again.
+    served, `declines` says which roots are weights: who asks for one is told so (403), not to ask again. Anything else
+    that is not here may come later (404); nobody waits for it here.
     """
-    arrivals = _Arrivals(patient=serves_weights)
+    arrivals = _Arrivals(patient=declines is None)
 
     async def listening(_: web.Application) -> None:
         arrivals.loop = asyncio.get_running_loop()
@@ -64,22 +65,19 @@ def add_routes(app: web.Application, store: Shelf, serves_weights: bool = True) 
 
     app.on_startup.append(listening)
     app.on_cleanup.append(silent)
-    answering: Callable[[Handler], Handler] = _answering if serves_weights else _declining
-    app.router.add_get("/v1/manifests/{root}", answering(manifest), allow_head=False)
-    app.router.add_get("/v1/have/{root}", answering(have), allow_head=False)
-    app.router.add_get("/v1/chunks/{digest}", answering(chunk), allow_head=False)
+    app.router.add_get("/v1/manifests/{root}", _declining(manifest, declines), allow_head=False)
+    app.router.add_get("/v1/have/{root}", _declining(have, declines), allow_head=False)
+    app.router.add_get("/v1/chunks/{digest}", chunk, allow_head=False)
 
 
-def _answering(handler: Handler) -> Handler:
-    return handler
-
-
-def _declining(handler: Handler) -> Handler:
+def _declining(handler: Handler, declines: Callable[[Digest], bool] | None) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
         except NotFound:
-            return problem(403, "Forbidden", "this node serves no weights: ask others")
+            if declines is not None and declines(Digest(_digest(request, "root"))):
+                return problem(403, "Forbidden", "this node serves no weights: ask others")
+            raise
 
     return answer
 

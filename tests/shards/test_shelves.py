@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from blake3 import blake3
 
+from ledger.base import Digest
 from node.shards import shelves as shelves_module
 from node.shards.client import Downloader
 from node.shards.manifest import CHUNK_BYTES, build
@@ -24,11 +25,12 @@ from tests.shards.sources import serving
 
 FILE = random.Random(1).randbytes(CHUNK_BYTES + 1000)
 HEAD, TAIL = blake3(FILE[:CHUNK_BYTES]).hexdigest(), blake3(FILE[CHUNK_BYTES:]).hexdigest()
+WEIGHTS = Digest(bytes(31) + b"w")
 
 
-async def listening(servers: AsyncExitStack, shelf: Shelf, serves_weights: bool = True) -> str:
+async def listening(servers: AsyncExitStack, shelf: Shelf, declines: Callable[[Digest], bool] | None = None) -> str:
     app = make_app(1000)
-    add_routes(app, shelf, serves_weights)
+    add_routes(app, shelf, declines)
     runner, port = await serve(app, "127.0.0.1", 0)
     servers.push_async_callback(runner.cleanup)
     return f"http://127.0.0.1:{port}"
@@ -102,13 +104,15 @@ async def test_a_node_that_serves_no_weights_says_so_at_once_and_hands_its_files
     servers: AsyncExitStack, asking: aiohttp.ClientSession, file: Path
 ) -> None:
     singles = Singles()
-    base = await listening(servers, Shelves(singles), serves_weights=False)
+    base = await listening(servers, Shelves(singles), lambda root: root == WEIGHTS)
     manifest = await asyncio.to_thread(singles.add, file)
     began = time.monotonic()
 
-    for path in (f"chunks/{'0' * 64}?wait=30", f"manifests/{'0' * 64}?wait=30", f"have/{'0' * 64}"):
+    for path in (f"manifests/{WEIGHTS.hex()}?wait=30", f"have/{WEIGHTS.hex()}"):
         status, body = await got(asking, f"{base}/v1/{path}")
         assert (status, b"serves no weights" in body) == (403, True)
+    for path in (f"chunks/{'0' * 64}?wait=30", f"manifests/{'0' * 64}?wait=30", f"have/{'0' * 64}"):
+        assert (await got(asking, f"{base}/v1/{path}"))[0] == 404  # of a file that may come
     assert time.monotonic() - began < 5
     assert await got(asking, f"{base}/v1/chunks/{HEAD}") == (200, FILE[:CHUNK_BYTES])
     assert await got(asking, f"{base}/v1/have/{manifest.root.hex()}") == (200, b"\x03")
@@ -128,7 +132,7 @@ async def test_who_serves_no_weights_is_asked_once_and_then_left_alone(
             nonlocal asked
             asked += 1
 
-    urls = [await listening(servers, Counted(), serves_weights=False), await serving(servers, store)]
+    urls = [await listening(servers, Counted(), lambda asked_for: asked_for == root), await serving(servers, store)]
     downloader = Downloader(CheckpointStore(tmp_path / "here"), http, lambda: urls)
 
     folder = await downloader.fetch(root)
