@@ -25,6 +25,7 @@ from node.shards.store import CheckpointStore
 
 CHUNKS_AT_ONCE = 2
 CHUNK_SECONDS = 60.0  # without a single new one, before the next holder's word is taken; for a line of 140 kB/s
+LEAST_SECONDS, LEAST_BYTES_S = 60.0, 500e3  # a file that comes more slowly is left for now; what came of it stays
 MAX_LIARS = 4096  # remembered; the longest known is forgotten first
 
 
@@ -37,6 +38,7 @@ class Fetching:
     patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
     share_seconds: float = 30.0  # for one holder to give a small file, or the manifest of a large one
     chunk_seconds: float = CHUNK_SECONDS
+    least_seconds: float = LEAST_SECONDS
     rng: random.Random = field(default_factory=random.Random)
     liars: dict[str, str] = field(default_factory=dict)  # by URL, and why; never asked again
 
@@ -66,7 +68,8 @@ class Fetching:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def receive(self, commitment: Digest, manifest: Manifest) -> bytes | None:
-        """The file's bytes as `manifest` has them, from whoever has such chunks; None where they were not to be had.
+        """The file's bytes as `manifest` has them, from whoever has such chunks; None where they were not to be had, or
+        came so slowly that another holder's word is worth more.
 
         What has come stays on disk, to go on from, and is handed on to others that fetch it. Raises: StoreError.
         """
@@ -83,9 +86,10 @@ class Fetching:
                 member.shelves.holding(store),
                 Progress("fetching a file", "bytes", member.clock, resumes=True, commitment=commitment) as progress,
             ):
-                folder = await fetching.fetch(manifest.root, progress)
+                async with asyncio.timeout(self.least_seconds + manifest.size / LEAST_BYTES_S):
+                    folder = await fetching.fetch(manifest.root, progress)
                 return await asyncio.to_thread((folder / manifest.files[0].name).read_bytes)
-        except (NotFound, OSError):
+        except (NotFound, OSError):  # TimeoutError is one
             return None
         finally:
             for url, reason in fetching.selection.banned.items():

@@ -72,8 +72,10 @@ def manifest_of(data: bytes, name: str) -> Manifest:
 
 
 @asynccontextmanager
-async def holder(manifest: Manifest, chunk: Callable[[bytes], bytes | None]) -> AsyncIterator[str]:
-    """The URL of one that gives out `manifest`, and what `chunk` makes of the digest that is asked for."""
+async def holder(
+    manifest: Manifest, chunk: Callable[[bytes], bytes | None], pause_seconds: float = 0.0
+) -> AsyncIterator[str]:
+    """The URL of one that gives out `manifest`, and after a pause what `chunk` makes of the digest asked for."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         kind, *_, last = request.path.split("/")[2:]
@@ -81,6 +83,7 @@ async def holder(manifest: Manifest, chunk: Callable[[bytes], bytes | None]) -> 
             return web.Response(body=manifest.encode())
         if kind == "have":
             return web.Response(body=bytes([2 ** len(manifest.files[0].chunks) - 1]))
+        await asyncio.sleep(pause_seconds if kind == "chunks" else 0)
         body = chunk(bytes.fromhex(last)) if kind == "chunks" else None
         return web.Response(status=404) if body is None else web.Response(body=body)
 
@@ -181,6 +184,27 @@ async def test_who_names_chunks_that_nobody_has_holds_up_nobody(build: Build, la
 
         assert await validator.role.intake.fetch(commitment)
     assert validator.role.intake.store.get(commitment) == data
+
+
+async def test_who_drips_chunks_of_another_file_holds_up_nobody(
+    build: Build, large: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, data, false = await build(validators=2, spec=large), rollouts(15), rollouts(16, 16 * CHUNK_BYTES)
+    worker, commitment = await committed(network, data)
+    other, validator = await asking(network, 0), await asking(network, 1)
+    await other.role.intake.take(commitment, data)
+    fetching = validator.role.intake.fetching
+    fetching.least_seconds = 1.5
+    monkeypatch.setattr("node.roles.fetching.LEAST_BYTES_S", 1e9)
+    async with holder(manifest_of(false, name_of(commitment)), chunks_of(false).get, 1.0) as slow:
+        await network.connect(worker.account).set_endpoint(slow)  # who is asked first
+        await validator.member.sync()
+
+        while not await validator.role.intake.fetch(commitment):  # on a busy machine 1.5 s may be too few
+            pass
+
+    assert validator.role.intake.store.get(commitment) == data
+    assert fetching.liars == {}  # its file was left before it was whole, and so not known to be false
 
 
 @pytest.mark.parametrize(
