@@ -37,12 +37,13 @@ class Bans:
             self._read(path)
 
     def __contains__(self, source: object) -> bool:
-        return source in self._bans
+        ban = self._bans.get(str(source))
+        return ban is not None and self._lasts(ban)
 
     @property
     def reasons(self) -> dict[str, str]:
         """By source, the oldest first."""
-        return {source: ban.reason for source, ban in self._bans.items()}
+        return {source: ban.reason for source, ban in self._bans.items() if self._lasts(ban)}
 
     def add(self, source: str, reason: str) -> None:
         """Bans `source`. Where the disk refuses it, that lasts as long as the process."""
@@ -51,6 +52,9 @@ class Bans:
         if self._path is not None:
             with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(ban.model_dump()) + "\n")  # in one piece: what a kill tears is one line
+
+    def _lasts(self, ban: _Ban) -> bool:
+        return self._wall() - BAN_SECONDS < ban.when
 
     def _put(self, ban: _Ban) -> None:
         self._bans.pop(ban.source, None)
@@ -69,7 +73,7 @@ class Bans:
         for line in lines:
             with suppress(ValidationError):
                 ban = _Ban.model_validate_json(line)
-                if self._wall() - BAN_SECONDS < ban.when <= self._wall():
+                if self._lasts(ban) and ban.when <= self._wall():
                     self._put(ban)
         if len(lines) > MAX_BANS:
             kept = "".join(json.dumps(ban.model_dump()) + "\n" for ban in self._bans.values())

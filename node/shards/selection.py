@@ -1,4 +1,4 @@
-"""Which source is asked next: drawn with P ~ success rate x bandwidth, those that lied never again.
+"""Which source is asked next: drawn with P ~ success rate x bandwidth, those that lied not for a day.
 
 Time-outs lower the success rate and never count as bandwidth; a rate never falls to nothing, and heals with time
 rather than with the number of others' downloads, so that there is always somebody to draw.

@@ -17,6 +17,18 @@ def test_a_ban_holds_for_a_day_when_the_process_has_ended(tmp_path: Path) -> Non
     assert "http://liar" not in Bans(path, lambda: NOW + 86_400)
 
 
+def test_a_ban_ends_after_a_day_in_the_process_that_made_it() -> None:
+    now = [NOW]
+    bans = Bans(None, lambda: now[0])
+    bans.add("http://liar", "served a wrong chunk")
+
+    now[0] = NOW + 86_399
+    assert "http://liar" in bans
+    now[0] = NOW + 86_400
+    assert "http://liar" not in bans
+    assert bans.reasons == {}
+
+
 def test_nothing_is_written_when_nobody_was_banned(tmp_path: Path) -> None:
     assert Bans(tmp_path / "banned").reasons == {}
     assert not (tmp_path / "banned").exists()
