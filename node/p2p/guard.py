@@ -2,7 +2,7 @@
 
 Faults of py-libp2p 0.8.1 that this is for: its yamux does not enforce the window that it grants, so that a peer could
 fill the memory by a stream that nobody reads; a write waits for ever for a peer that takes nothing; reading gives up
-after 100 pieces, however small they were.
+after 100 pieces, however small they were; and a length that anybody names is believed, whatever it is.
 """
 
 import struct
@@ -32,6 +32,7 @@ class ExactStream(ReadWriteCloser):  # type: ignore[misc]  # libp2p's types are 
         self._stream = stream
 
     async def read(self, n: int | None = None) -> bytes:
+        _require_readable(n)
         pieces = bytearray()
         try:
             while n is None or len(pieces) < n:
@@ -59,6 +60,12 @@ class ExactStream(ReadWriteCloser):  # type: ignore[misc]  # libp2p's types are 
         return None
 
 
+def _require_readable(n: int | None) -> None:
+    """Raises ConnectionClosedError for more than any frame has: room would be made for it before it came."""
+    if n is not None and n > MAX_FRAME_BYTES:
+        raise ConnectionClosedError(f"{n} bytes at once", transport="tcp")
+
+
 class Guard:
     """A secured connection as yamux sees it. Frames are counted and weighed before yamux gets them."""
 
@@ -75,6 +82,7 @@ class Guard:
         self._muxed = muxed
 
     async def read(self, n: int | None = None) -> bytes:
+        _require_readable(n)
         try:
             with trio.fail_after(IDLE_SECONDS):
                 data: bytes = await self._secured.read(n)

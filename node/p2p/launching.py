@@ -68,7 +68,9 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
     try:
         async with asyncio.timeout(LEAVE_SECONDS):
             await process.wait()
-    except (TimeoutError, asyncio.CancelledError):
+    except TimeoutError:
+        pass
+    finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()

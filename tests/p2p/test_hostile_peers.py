@@ -6,6 +6,7 @@ All are tried at the same process, one after the other: that it still runs, and 
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,6 +15,7 @@ import pytest_asyncio
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import public_key
 from node.p2p.limits import (
+    HANDSHAKE_SECONDS,
     MAX_BODY_BYTES,
     MAX_BUFFERED_BYTES,
     MAX_UNKNOWN_BUFFERED_BYTES,
@@ -74,6 +76,19 @@ async def test_a_victims_public_key_without_its_private_one_opens_nothing(scene:
     async with hostile("plaintext", scene.node, public_key(scene.honest.peer).hex()) as thief:
         assert await line_of(thief) == "refused /plaintext/2.0.0"
         assert await line_of(thief) == "refused /secio/1.0.0"
+
+
+@pytest.mark.parametrize("length", [1 << 40, 900 << 20])
+async def test_a_length_that_a_stranger_names_makes_no_room_for_it(scene: Scene, length: int) -> None:
+    assert scene.node.sidecar.address is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.node.sidecar.address.port)
+    writer.write(b"".join(bytes([length >> shift & 127 | 128 * (shift < 42)]) for shift in range(0, 49, 7)))
+
+    async with asyncio.timeout(HANDSHAKE_SECONDS / 2):
+        with suppress(ConnectionResetError):
+            while await reader.read(100):
+                pass
+    writer.close()
 
 
 async def test_a_dialled_address_at_which_somebody_else_answers_is_left(scene: Scene) -> None:
