@@ -321,8 +321,9 @@ def test_whoever_waits_for_nothing_any_more_is_not_kept_by_a_stopped_process(
 
 
 def test_processes_without_a_row_are_not_asked(
-    tiny_folder: Path, reference: TransformersEngine, tmp_path: Path
+    tiny_folder: Path, reference: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; else it takes most of the machine's memory
     two = Hardware(((0,), (1,)), threads=1)  # numbers that mean nothing on a CPU
     engine = VllmEngine(POLICY, two, tmp_path / "engine.log", 8, HANG_SECONDS)
     engine.load(tiny_folder)

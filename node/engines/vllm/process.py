@@ -59,7 +59,8 @@ class EngineProcess:
                     env=_environment(environment), start_new_session=True,
                 )  # fmt: skip
         os.close(life)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(patience) + 1, 0))
+        of_a_write = struct.pack("ll", int(patience / 2) + 1, 0)  # seconds; an order of any size has two that wait
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, of_a_write)
         self._connection = Connection(os.dup(self._socket.fileno()))
         self._ready: Answers = SimpleQueue()
         self._waiting[START] = self._ready
