@@ -92,16 +92,13 @@ class Exchange:
         return flight or self._late(usable)
 
     def _listed(self, usable: list[str]) -> Flight | None:
-        """A third of the requests are for this node's own part where others receive too: the origin is slow then, and
-        who only waited for it would leave the lines of all others idle. Parts of others are waited for once its own is
-        here.
+        """Half the requests are for this node's own part as long as others offer theirs, so that both go on.
 
         What nobody can be asked for now comes up again when it is sorted anew.
         """
         own = sum(flight.kind is Kind.OWN for flight in self.flying)
-        full = self.parts.together and own >= max(self.pace.parallel // 3, 1)
-        kinds = (Kind.OFFERED,) if full else (Kind.OWN, Kind.OFFERED)
-        for kind in (*kinds, *((Kind.AWAITED,) if not self._lists.get(Kind.OWN) else ()), Kind.UNSEEN):
+        first, second = (Kind.OWN, Kind.OFFERED) if own < self.pace.parallel // 2 else (Kind.OFFERED, Kind.OWN)
+        for kind in (first, second, Kind.AWAITED, Kind.UNSEEN):
             while (number := self._taken(self._lists.get(kind, []), list.pop)) is not None:
                 source = self.selection.try_one(self._askable(self.parts.sources(kind, number, usable)))
                 if source is not None:

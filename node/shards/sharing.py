@@ -53,11 +53,6 @@ class Parts:
     _waits: Counter[str] = field(default_factory=Counter)  # in vain, by member
     _handed_on: Counter[str] = field(default_factory=Counter)  # chunks, by member
 
-    @property
-    def together(self) -> bool:
-        """Whether others are known that receive it at the same time."""
-        return any(each not in self._whole for each in self.bitmaps)
-
     def see(self, bitmaps: dict[str, bytes]) -> None:
         """Takes in what sources say they have."""
         self.bitmaps = bitmaps

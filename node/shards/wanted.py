@@ -17,7 +17,7 @@ class Pace:
     come whole. Until the first chunk has come, `begin_seconds` pass before each further request.
     """
 
-    parallel: int = 6
+    parallel: int = 4
     wait_seconds: int = 30
     brief_wait_seconds: int = 2
     patience_seconds: float = 120.0
