@@ -8,7 +8,8 @@ that they answer, so that a slow one is noticed, waits for nobody, and loses the
 import asyncio
 import random
 import struct
-from collections import OrderedDict, deque
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,24 +19,23 @@ from blake3 import blake3
 from node.errors import Malformed, NotFound
 from node.p2p.announcements import MAX_BYTES, Announcement, Scope, parse
 from node.p2p.identity import Identities, Stranger
-from node.p2p.limits import Bucket
+from node.p2p.limits import Rates
 from node.p2p.link import Link
 from node.p2p.protocols import GOSSIP
+from node.p2p.seen import MAX_AGE_SECONDS, Seen
 
 FANOUT: Final = 12  # peers that a message is passed on to: it misses one of many nodes once in e^12, 160,000, times
 OWN_FANOUT: Final = 32  # peers that an own one is sent to
-MAX_SEEN: Final = 16_384  # messages remembered, by digest
-MAX_AGE_SECONDS: Final = 300.0  # of a message, in either direction: clocks differ
 MAX_BATCH_BYTES: Final = 512 << 10
 MAX_BATCH: Final = 64  # messages
 MAX_WAITING: Final = 256  # messages for one peer; then the oldest goes
 SEND_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.5  # before a batch that was not taken is sent again
 MAX_FAILURES: Final = 3  # batches in a row that a peer did not take, before it is left
-SENDER_PER_SECOND, SENDER_BURST = 100.0, 1_000.0  # messages that one peer may pass on
+SENDER_PER_SECOND, SENDER_BURST = 100.0, 1_000.0  # messages that the peers of one node may pass on
 ORIGIN_PER_SECOND, ORIGIN_BURST = 5.0, 200.0  # messages that one node may announce
-MAX_ORIGINS: Final = 4_096  # whose rate is remembered
-MAX_INVALID: Final = 20  # messages of one peer that nobody can have announced, before it is left
+INVALID_PER_SECOND, MAX_INVALID = 1 / 60, 20.0  # of a node's peers that nobody can have announced, before they are left
+MAX_NODES: Final = 4_096  # whose rates are remembered
 
 LENGTH: Final = struct.Struct("!I")
 
@@ -56,19 +56,21 @@ class Counts:
 
 @dataclass(slots=True)
 class _Neighbour:
-    """A peer that messages are passed on to."""
+    """A peer of `node` that messages are passed on to."""
 
+    node: str
     waiting: "deque[bytes]" = field(default_factory=lambda: deque(maxlen=MAX_WAITING))
     something: asyncio.Event = field(default_factory=asyncio.Event)
-    rate: Bucket = field(default_factory=lambda: Bucket(SENDER_PER_SECOND, SENDER_BURST))
-    invalid: int = 0
     failures: int = 0
     sending: "asyncio.Task[None] | None" = None
 
 
 @dataclass(slots=True)
 class Gossip:
-    """Of one node in one run. `hear` gets every message of others that is new and true to its sender."""
+    """Of one node in one run. `hear` gets every message of others that is new and true to its sender.
+
+    Rates are of nodes: a peer that connects again, or comes under another peer id, has what was left.
+    """
 
     link: Callable[[], Link]
     scope: Scope
@@ -76,15 +78,24 @@ class Gossip:
     hear: Hear
     now: Callable[[], float]  # seconds since 1970
     rng: random.Random = field(default_factory=random.Random)
+    monotonic: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
     neighbours: dict[str, _Neighbour] = field(default_factory=dict)
-    seen: "OrderedDict[bytes, None]" = field(default_factory=OrderedDict)
-    origins: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)
+    seen: Seen = field(init=False)
+    senders: Rates = field(init=False)
+    invalid: Rates = field(init=False)
+    origins: Rates = field(init=False)
 
-    def add(self, peer: str, first: bytes = b"") -> None:
-        """Messages go to `peer` from now on, and `first` before any other."""
+    def __post_init__(self) -> None:
+        self.seen = Seen(self.monotonic)
+        self.senders = Rates(SENDER_PER_SECOND, SENDER_BURST, MAX_NODES, self.monotonic)
+        self.invalid = Rates(INVALID_PER_SECOND, MAX_INVALID, MAX_NODES, self.monotonic)
+        self.origins = Rates(ORIGIN_PER_SECOND, ORIGIN_BURST, MAX_NODES, self.monotonic)
+
+    def add(self, peer: str, node: str, first: bytes = b"") -> None:
+        """Messages go to `peer`, which is `node`'s, from now on, and `first` before any other."""
         if peer not in self.neighbours:
-            neighbour = self.neighbours[peer] = _Neighbour()
+            neighbour = self.neighbours[peer] = _Neighbour(node)
             neighbour.sending = asyncio.create_task(self._send(peer, neighbour))
             if first:
                 neighbour.waiting.append(first)
@@ -103,7 +114,7 @@ class Gossip:
         """Has `data`, this node's own announcement, passed on; to how many peers. Raises: Malformed: over a limit."""
         if len(data) > MAX_BYTES:
             raise Malformed(f"an announcement of {len(data)} bytes; at most {MAX_BYTES} are sent")
-        self._remember(_digest(data))
+        self.seen.add(_digest(data), "")
         return self._pass_on(data, list(self.neighbours), OWN_FANOUT)
 
     def received(self, peer: str, body: bytes) -> None:
@@ -111,8 +122,9 @@ class Gossip:
         neighbour = self.neighbours.get(peer)
         if neighbour is None:
             raise Malformed("batches are taken of peers that are identified")
+        rate, made_up = self.senders.of(neighbour.node), False
         for data in split(body):
-            if not neighbour.rate.take():
+            if not rate.take():
                 self.counts.throttled += 1
                 continue
             try:
@@ -122,8 +134,8 @@ class Gossip:
                 self.counts.strange += 1  # which is not the fault of who passed it on
             except Malformed:
                 self.counts.invalid += 1
-                neighbour.invalid += 1
-        if neighbour.invalid > MAX_INVALID:
+                made_up |= not self.invalid.of(neighbour.node).take()
+        if made_up:
             self.link().drop(peer)
             raise Malformed("too many messages that nobody can have announced")
 
@@ -137,25 +149,12 @@ class Gossip:
         if abs(self.now() - message.milliseconds / 1000) > MAX_AGE_SECONDS:
             raise Stranger("an announcement of another time")
         node = self.identities.require(message.peer, message.statement)
-        self._remember(digest)
-        if not self._rate_of(node).take():
-            self.counts.throttled += 1
+        if not self.origins.of(node).take() or not self.seen.add(digest, node):
+            self.counts.throttled += 1  # and may be heard later, once
             return None
         self.counts.heard += 1
         self.hear(message)
         return message
-
-    def _remember(self, digest: bytes) -> None:
-        self.seen[digest] = None
-        if len(self.seen) > MAX_SEEN:
-            self.seen.popitem(last=False)
-
-    def _rate_of(self, node: str) -> Bucket:
-        bucket = self.origins.setdefault(node, Bucket(ORIGIN_PER_SECOND, ORIGIN_BURST))
-        self.origins.move_to_end(node)
-        if len(self.origins) > MAX_ORIGINS:
-            self.origins.popitem(last=False)
-        return bucket
 
     def _pass_on(self, data: bytes, peers: Sequence[str], most: int) -> int:
         chosen = self.rng.sample(peers, min(most, len(peers)))

@@ -1,6 +1,7 @@
 """What one peer, and all together, may take of the libp2p process: sizes, numbers, times."""
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -64,3 +65,23 @@ class Bucket:
         now = self.now()
         self.tokens = min(self.burst, self.tokens + (now - self.filled) * self.rate)
         self.filled = now
+
+
+@dataclass(slots=True)
+class Rates:
+    """A bucket for each of `most` who took something lately, by name: connections end, what they took stays."""
+
+    rate: float
+    burst: float
+    most: int
+    now: Callable[[], float] = time.monotonic
+    buckets: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)
+
+    def of(self, who: str) -> Bucket:
+        """Of whom took nothing for longest, nothing is remembered where there is no room."""
+        if who not in self.buckets:
+            self.buckets[who] = Bucket(self.rate, self.burst, self.now)
+        self.buckets.move_to_end(who)
+        if len(self.buckets) > self.most:
+            self.buckets.popitem(last=False)
+        return self.buckets[who]

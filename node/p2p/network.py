@@ -170,7 +170,7 @@ class Network:
 
     def _admitted(self, peer: str) -> None:
         self.dialler.succeeded(peer)
-        self.gossip.add(peer, self._heartbeat)
+        self.gossip.add(peer, self.known[peer].node, self._heartbeat)
 
     def _met(self, peer: str) -> None:
         """Who was dialled is asked whom it knows."""

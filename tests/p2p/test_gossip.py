@@ -13,14 +13,13 @@ from node.p2p.addresses import PeerAddress, peer_id
 from node.p2p.announcements import Announcement, NewVersion, announce
 from node.p2p.gossip import (
     FANOUT,
-    MAX_AGE_SECONDS,
     MAX_BATCH,
     MAX_BATCH_BYTES,
     MAX_INVALID,
-    MAX_SEEN,
     MAX_WAITING,
     ORIGIN_BURST,
     OWN_FANOUT,
+    SENDER_BURST,
     Gossip,
     sized,
     split,
@@ -28,10 +27,12 @@ from node.p2p.gossip import (
 from node.p2p.identity import Identities, make_statement
 from node.p2p.keys import public_key_of
 from node.p2p.limits import MAX_BODY_BYTES
+from node.p2p.seen import MAX_AGE_SECONDS
 from tests.p2p.parts import BLOCK_TIME, SCOPE, STAKING, account, secret, town, until
 
 NOW = 1_800_000_000.0
 SENDER, OTHER = "a peer", "another peer"
+BY = "a node"
 
 
 @dataclass
@@ -72,7 +73,7 @@ def gossip(link: Recorder, heard: list[Announcement] | None = None, now: float =
     members = {account(number).address for number in range(1, 9)}
     identities = Identities(STAKING, members.__contains__, lambda: BLOCK_TIME)
     hear = (heard if heard is not None else []).append
-    return Gossip(lambda: link, SCOPE, identities, hear, lambda: now, random.Random(1))
+    return Gossip(lambda: link, SCOPE, identities, hear, lambda: now, random.Random(1), lambda: 0.0)
 
 
 def said(number: int, version: int = 0, at: float = NOW) -> bytes:
@@ -85,8 +86,8 @@ def said(number: int, version: int = 0, at: float = NOW) -> bytes:
 async def test_a_message_is_heard_once_and_passed_on_to_others_only() -> None:
     link, heard = Recorder(), list[Announcement]()
     node = gossip(link, heard)
-    node.add(SENDER)
-    node.add(OTHER)
+    node.add(SENDER, BY)
+    node.add(OTHER, "another node")
 
     node.received(SENDER, sized(said(1)))
     node.received(OTHER, sized(said(1)))
@@ -100,7 +101,7 @@ async def test_a_message_is_heard_once_and_passed_on_to_others_only() -> None:
 async def test_an_own_message_that_comes_back_is_not_heard() -> None:
     heard = list[Announcement]()
     node = gossip(Recorder(), heard)
-    node.add(SENDER)
+    node.add(SENDER, BY)
 
     node.publish(said(1))
     node.received(SENDER, sized(said(1)))
@@ -114,7 +115,7 @@ async def test_a_message_of_another_time_is_not_heard(late: float) -> None:
     """What was recorded cannot be said again later, when it is no longer remembered."""
     heard = list[Announcement]()
     node = gossip(Recorder(), heard)
-    node.add(SENDER)
+    node.add(SENDER, BY)
 
     node.received(SENDER, sized(said(1, at=NOW - late)))
 
@@ -125,9 +126,9 @@ async def test_a_message_of_another_time_is_not_heard(late: float) -> None:
 async def test_a_stranger_is_not_heard_and_who_passed_it_on_is_not_blamed() -> None:
     link, heard = Recorder(), list[Announcement]()
     node = gossip(link, heard)
-    node.add(SENDER)
+    node.add(SENDER, BY)
 
-    for version in range(MAX_INVALID + 5):
+    for version in range(int(MAX_INVALID) + 5):
         node.received(SENDER, sized(said(99, version)))
 
     assert (heard, node.counts.strange, link.dropped) == ([], MAX_INVALID + 5, [])
@@ -137,11 +138,11 @@ async def test_a_stranger_is_not_heard_and_who_passed_it_on_is_not_blamed() -> N
 async def test_a_peer_that_makes_messages_up_is_left() -> None:
     link = Recorder()
     node = gossip(link)
-    node.add(SENDER)
+    node.add(SENDER, BY)
     forged = said(1)[:-1] + b"\0"
 
     with pytest.raises(Malformed):
-        for _ in range(MAX_INVALID + 1):
+        for _ in range(int(MAX_INVALID) + 1):
             node.received(SENDER, sized(forged))
 
     assert link.dropped == [SENDER]
@@ -151,7 +152,7 @@ async def test_a_peer_that_makes_messages_up_is_left() -> None:
 async def test_one_node_announces_only_so_much_and_does_not_silence_another() -> None:
     heard = list[Announcement]()
     node = gossip(Recorder(), heard)
-    node.add(SENDER)
+    node.add(SENDER, BY)
 
     for version in range(int(ORIGIN_BURST) + 50):
         node.received(SENDER, sized(said(1, version)))
@@ -166,7 +167,7 @@ async def test_a_message_goes_to_some_of_many_peers_an_own_one_to_more() -> None
     link = Recorder()
     node = gossip(link)
     for number in range(40):
-        node.add(f"peer {number}")
+        node.add(f"peer {number}", f"node {number}")
 
     assert node.publish(b"mine") == OWN_FANOUT
     node.received("peer 0", sized(said(1)))
@@ -180,7 +181,7 @@ async def test_a_message_goes_to_some_of_many_peers_an_own_one_to_more() -> None
 async def test_of_what_a_slow_peer_does_not_take_the_oldest_goes_first() -> None:
     link = Recorder()
     node = gossip(link)
-    node.add(SENDER)
+    node.add(SENDER, BY)
     many = [b"%d" % number for number in range(MAX_WAITING + 10)]
 
     for data in many:  # at once: nothing is sent before the test waits
@@ -195,7 +196,7 @@ async def test_of_what_a_slow_peer_does_not_take_the_oldest_goes_first() -> None
 async def test_a_peer_that_takes_nothing_is_left_after_three_tries() -> None:
     link = Recorder(open=False)
     node = gossip(link)
-    node.add(SENDER)
+    node.add(SENDER, BY)
 
     for version in range(3):
         node.publish(said(1, version))
@@ -208,7 +209,7 @@ async def test_a_peer_that_takes_nothing_is_left_after_three_tries() -> None:
 async def test_what_a_peer_did_not_take_is_sent_again_in_its_order() -> None:
     link = Recorder(open=False)
     node = gossip(link)
-    node.add(SENDER)
+    node.add(SENDER, BY)
     node.publish(b"first")
     await until(lambda: node.neighbours[SENDER].failures == 1)
 
@@ -224,7 +225,7 @@ async def test_what_a_peer_did_not_take_is_sent_again_in_its_order() -> None:
 async def test_a_batch_holds_what_a_request_may_have() -> None:
     link = Recorder()
     node = gossip(link)
-    node.add(SENDER)
+    node.add(SENDER, BY)
     large = [bytes([number]) * 60_000 for number in range(20)]
 
     for data in large:
@@ -236,13 +237,33 @@ async def test_a_batch_holds_what_a_request_may_have() -> None:
     node.close()
 
 
-async def test_what_is_remembered_of_messages_is_bounded() -> None:
+async def test_who_connects_again_under_another_peer_id_has_what_was_left() -> None:
     node = gossip(Recorder())
+    repeated = sized(said(1)) * 50
 
-    for number in range(MAX_SEEN + 100):
-        node.publish(number.to_bytes(4, "big"))
+    for number in range(22):  # connections, of 50 messages each: 1,100, and 1,000 are taken
+        node.add(f"peer {number}", BY)
+        node.received(f"peer {number}", repeated)
+        node.remove(f"peer {number}")
 
-    assert len(node.seen) == MAX_SEEN
+    assert (node.counts.repeated, node.counts.throttled) == (SENDER_BURST - 1, 100)
+
+
+async def test_a_node_whose_peer_made_messages_up_is_left_at_once_when_it_is_back() -> None:
+    link = Recorder()
+    node = gossip(link)
+    forged = sized(said(1)[:-1] + b"\0")
+    node.add(SENDER, BY)
+    with pytest.raises(Malformed):
+        node.received(SENDER, forged * (int(MAX_INVALID) + 1))
+    node.remove(SENDER)
+
+    node.add("its next peer", BY)
+    with pytest.raises(Malformed):
+        node.received("its next peer", forged)
+
+    assert link.dropped == [SENDER, "its next peer"]
+    node.close()
 
 
 @pytest.mark.parametrize(
@@ -251,7 +272,7 @@ async def test_what_is_remembered_of_messages_is_bounded() -> None:
 async def test_a_batch_that_is_none_is_refused_whole(body: bytes) -> None:
     heard = list[Announcement]()
     node = gossip(Recorder(), heard)
-    node.add(SENDER)
+    node.add(SENDER, BY)
 
     with pytest.raises(Malformed):
         node.received(SENDER, sized(said(1)) + body)
