@@ -100,6 +100,11 @@ class StateFolder:
         return self.folder / "peers.json"
 
     @property
+    def banned_peers(self) -> Path:
+        """Nodes that sent wrong content by libp2p, and when."""
+        return self.folder / "banned_peers"
+
+    @property
     def lock(self) -> Path:
         return self.folder / "lock"
 

@@ -31,8 +31,7 @@ from node.log import amount_text
 from node.peers.client import PeerClient
 from node.record import Record
 from node.roles.directory import file_holders, url_of, validators, weight_sources
-from node.roles.intake import require_root
-from node.rollouts.file import decode_file, size_limit
+from node.rollouts.file import decode_file, require_root, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
 from node.shards.manifest import MAX_MANIFEST_BYTES, Manifest

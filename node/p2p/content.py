@@ -49,6 +49,16 @@ class Piece:
         return wanted
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What somebody wants whole: at most `limit` bytes that `require` takes for what `digest` names."""
+
+    kind: Kind
+    digest: Digest
+    limit: int
+    require: Callable[[bytes], None]  # raises Malformed where it is something else; may block
+
+
 class Shelf(Protocol):
     """What a role holds for others."""
 
@@ -67,16 +77,16 @@ def encode_answer(size: int, data: bytes) -> bytes:
     return SIZE.pack(size) + data
 
 
-async def fetched(ask: Callable[[bytes], Awaitable[bytes]], kind: Kind, digest: Digest, limit: int) -> bytes:
+async def fetched(ask: Callable[[bytes], Awaitable[bytes]], content: Content) -> bytes:
     """The whole content, piece by piece; nothing of it is checked but its size.
 
     Raises:
         NotFound: it is not there, or broke off.
-        Malformed: it is over `limit` bytes, or its pieces do not fit together.
+        Malformed: it is over its limit, or its pieces do not fit together.
     """
-    data, size = bytearray(), 1
+    data, size, limit = bytearray(), 1, content.limit
     while len(data) < size:
-        answer = await ask(Piece(kind, digest, len(data)).encode())
+        answer = await ask(Piece(content.kind, content.digest, len(data)).encode())
         if len(answer) <= SIZE.size:
             raise Malformed("a piece without bytes")
         (claimed,) = SIZE.unpack_from(answer)

@@ -3,10 +3,11 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import aiohttp
@@ -19,7 +20,7 @@ from node.log import event
 from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, announce
 from node.p2p.book import Book
-from node.p2p.content import Kind, Shelf, fetched
+from node.p2p.content import Content, Shelf
 from node.p2p.dialling import Dialler
 from node.p2p.gossip import Gossip, split
 from node.p2p.identity import Identities
@@ -29,14 +30,14 @@ from node.p2p.myself import Chain, Myself
 from node.p2p.protocols import CONTENT, FORWARD, IDENTITY, PEERS, REACH
 from node.p2p.reach import Prober, Reach, reached
 from node.p2p.service import MAX_TOLD_BYTES, PIECE_SECONDS, Known, Service
+from node.p2p.sources import Bans, Sources, Way
 
 HEARTBEAT_SECONDS: Final = 60.0
 TENDING_SECONDS: Final = 2.0  # between two looks at what is due
 REACH_SECONDS, UNREACHED_SECONDS = 600.0, 60.0  # between two questions whether this node is reached; where it is not
 RELAYS_TRIED: Final = 3
+WAYS_TRIED: Final = 12  # to one content
 COUNTED: Final = ("heard", "invalid", "strange", "dropped")  # of announcements, for `status`
-
-Way = Callable[[bytes], Awaitable[bytes]]  # a request for content, to whoever has it
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Network:
     clock: Clock
     session: aiohttp.ClientSession
     heard: Callable[[NewVersion], None]
+    bans: Bans
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
     link: Link = field(init=False)
@@ -60,6 +62,7 @@ class Network:
     identities: Identities = field(init=False)
     gossip: Gossip = field(init=False)
     book: Book = field(init=False)
+    sources: Sources = field(init=False)
     dialler: Dialler = field(init=False)
     service: Service = field(init=False)
     introductions: Introductions = field(init=False)
@@ -70,10 +73,10 @@ class Network:
         self.peer = self.myself.peer
         self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
         self.book = Book(self.wall, self.chain.is_open)
+        self.sources = Sources(self.bans, self.rng)
         self.gossip = Gossip(self._link, self.scope, self.identities, self._hear, self.wall, self.rng)
-        self.dialler = Dialler(
-            self._link, self.peer, lambda: self.known, self._bootstrap, self._others, self.clock.monotonic, self.rng,
-        )  # fmt: skip
+        self.dialler = Dialler(self._link, self.peer, lambda: self.known, self._bootstrap, self._others,
+                               self.clock.monotonic, self.rng)  # fmt: skip
         self.introductions = Introductions(
             self._link, self.myself, self.staking, self.identities, self.known, self._admitted, self._met
         )
@@ -211,22 +214,20 @@ class Network:
     def having(self, root: Digest) -> tuple[Address, ...]:
         return tuple(node for node in self.book.having(root) if node != self.myself.address)
 
-    async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:
-        """Content from one of `nodes`: from itself where it is connected, else through peers that may be.
-
-        Raises: NotFound.
-        """
-        for way in (way for node in nodes for way in self._ways(node)):
-            with suppress(NotFound, Malformed):
-                return await fetched(way, kind, digest, limit)
-        raise NotFound(f"no peer handed over {digest.hex()} by a stream")
+    async def fetch(self, content: Content, nodes: Sequence[Address]) -> bytes:
+        """From one of `nodes`: from itself where it is connected, else through peers that may be. Raises: NotFound."""
+        ways = (way for node in self.sources.order(nodes) for way in self._ways(node))
+        for way in islice(ways, WAYS_TRIED):
+            if (data := await self.sources.answer(way, content)) is not None:
+                return data
+        raise NotFound(f"no peer handed over {content.digest.hex()} by a stream")
 
     def _ways(self, node: Address) -> Iterator[Way]:
         direct = [peer for peer, known in self.known.items() if known.node == node]
-        yield from (partial(self._ask_for_piece, peer) for peer in direct)
+        yield from (Way(node, partial(self._ask_for_piece, peer), True) for peer in direct)
         for target in [] if direct else self.book.peers_of([node]):
             for relay in self.rng.sample(sorted(self.known), min(RELAYS_TRIED, len(self.known))):
-                yield partial(self._ask_through, relay, peer_id_bytes(target))
+                yield Way(node, partial(self._ask_through, relay, peer_id_bytes(target)), False)
 
     async def _ask_for_piece(self, peer: str, request: bytes) -> bytes:
         return await self.link.ask(peer, CONTENT, request, seconds=PIECE_SECONDS)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from ledger.base import Address, Digest
 from node.errors import NotFound
 from node.p2p.announcements import News
-from node.p2p.content import Kind
+from node.p2p.content import Content
 
 
 class Others(Protocol):
@@ -24,8 +24,8 @@ class Others(Protocol):
     def having(self, root: Digest) -> tuple[Address, ...]:
         """Who says that it holds some of checkpoint `root`."""
 
-    async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:
-        """Content from one of `nodes`, by streams; it is the caller's to check. Raises: NotFound."""
+    async def fetch(self, content: Content, nodes: Sequence[Address]) -> bytes:
+        """`content` from one of `nodes`, by streams; who sends something else is asked no more. Raises: NotFound."""
 
     def standing(self) -> dict[str, Any]:
         """For `status`."""
@@ -49,7 +49,7 @@ class Alone:
     def having(self, root: Digest) -> tuple[Address, ...]:
         return ()
 
-    async def fetch(self, kind: Kind, digest: Digest, limit: int, nodes: Sequence[Address]) -> bytes:
+    async def fetch(self, content: Content, nodes: Sequence[Address]) -> bytes:
         raise NotFound(f"libp2p is off: {self.why}")
 
     def standing(self) -> dict[str, Any]:

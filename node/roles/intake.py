@@ -14,7 +14,7 @@ from node.roles.fetching import Fetching
 from node.roles.member import Member
 from node.roles.pauses import put_off
 from node.roles.streams import file_by_stream
-from node.rollouts.file import file_root, size_limit
+from node.rollouts.file import require_root, size_limit
 from node.rollouts.store import RolloutStore
 from node.shards.manifest import Manifest
 
@@ -45,15 +45,19 @@ class Intake:
             NotYet: this node's chain has not seen the commitment; it looks again at once.
             Malformed: the bytes are not those that were committed to.
         """
-        submission = await self.known(commitment)
+        made = (await self.known(commitment)).made
         if self.holds(commitment):
             return
-        await asyncio.to_thread(require_root, data, submission.made.root, self.max_file_bytes)
+        await asyncio.to_thread(require_root, data, made.root, self.max_file_bytes)
+        await self._keep(made, data)
+
+    async def _keep(self, made: Submitted, data: bytes) -> None:
+        """Stores a file that was checked. Raises: StoreError."""
+        commitment = made.commitment
         if self.holds(commitment):  # it came from another one meanwhile
             return
         await asyncio.to_thread(self._put, commitment, data)
         self.offered.add(commitment)
-        made = submission.made
         event("file taken", version=made.version, slot=made.slot, commitment=commitment, node=made.node,
               bytes=len(data))  # fmt: skip
 
@@ -140,9 +144,10 @@ class Intake:
         """As `fetch`, from nodes that nobody can connect to."""
         made = self.member.record.submissions[commitment].made
         try:
-            await self.take(commitment, await file_by_stream(self.member.others, made, self.max_file_bytes))
-        except (NotFound, Malformed):
+            data = await file_by_stream(self.member.others, made, self.max_file_bytes)
+        except NotFound:
             return False
+        await self._keep(made, data)
         return True
 
     async def prune(self) -> None:
@@ -170,9 +175,3 @@ def is_past(record: Record, submission: Submission) -> bool:
         return False
     windows = record.run.params.windows
     return record.head.time > submission.concluded.time + windows.contest + windows.panel + MARGIN_SECONDS
-
-
-def require_root(data: bytes, wanted: Digest, limit: int) -> None:
-    """Raises: Malformed: the leaves of `data` do not hash to `wanted`."""
-    if file_root(data, limit) != wanted:
-        raise Malformed("the file's leaves do not hash to the committed root")

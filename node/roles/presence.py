@@ -31,6 +31,7 @@ from node.roles.directory import belongs, core, staked, url_of
 from node.roles.member import Member
 from node.roles.shelf import RoleShelf
 from node.rollouts.store import RolloutStore
+from node.shards.bans import Bans
 
 TELLING_SECONDS: Final = 5.0  # between two looks at what there is to tell
 TOLD_AGAIN_SECONDS: Final = 120.0  # for those who came later
@@ -66,7 +67,7 @@ async def present(member: Member, key: LocalAccount | None, url: str) -> AsyncIt
 
 @asynccontextmanager
 async def _running(member: Member, key: LocalAccount, taken: Listening, url: str) -> AsyncIterator[None]:
-    network = _network(member, key, taken, url)
+    network = _network(member, key, taken, url, await asyncio.to_thread(Bans, member.state.banned_peers))
     sidecar = Sidecar(taken, network, member.state.peer_log)
     network.link = sidecar
     async with AsyncExitStack() as stack:
@@ -93,12 +94,12 @@ def _live_sources(member: Member) -> Iterator[None]:
         member.downloader.sources = before
 
 
-def _network(member: Member, key: LocalAccount, taken: Listening, url: str) -> Network:
+def _network(member: Member, key: LocalAccount, taken: Listening, url: str, bans: Bans) -> Network:
     named = tuple(map(parse_multiaddr, member.settings.libp2p.peers))
     myself = Myself(key, taken.secret, url, urlsplit(url).hostname or None, named)
     return Network(
         myself, Scope(member.domain, member.run.id), Domain(member.ledger.chain_id, member.ledger.staking),
-        _chain(member.record), RoleShelf(member), member.clock, member.peers.session, member.told_of,
+        _chain(member.record), RoleShelf(member), member.clock, member.peers.session, member.told_of, bans,
     )  # fmt: skip
 
 

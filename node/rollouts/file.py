@@ -122,6 +122,12 @@ def file_root(data: bytes, limit: int) -> Digest:
     return Digest(merkle.root([merkle.leaf_hash(leaf) for leaf in split_file(data, limit)]))
 
 
+def require_root(data: bytes, wanted: Digest, limit: int) -> None:
+    """Raises: Malformed: the leaves of `data` do not hash to `wanted`."""
+    if file_root(data, limit) != wanted:
+        raise Malformed("the file's leaves do not hash to the committed root")
+
+
 def decode_file(data: bytes, spec: RunSpec) -> tuple[Rollout, ...]:
     """All rollouts of a file, exactly as many and in the order that the run demands.
 

@@ -19,6 +19,7 @@ from node.p2p.content import Piece, Shelf
 from node.p2p.link import Wire
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
+from node.shards.bans import Bans
 from node.transport import session
 
 STAKING = Domain(31337, Address("0x" + "11" * 20))
@@ -100,8 +101,9 @@ class Town:
         myself = Myself(who, secret(number), **where)  # type: ignore[arg-type]
         heard = self.heard.setdefault(myself.peer, [])
         network = Network(
-            myself, SCOPE, STAKING, self.registry.chain(), shelf or Holding(), SystemClock(), self.http, heard.append
-        )
+            myself, SCOPE, STAKING, self.registry.chain(), shelf or Holding(), SystemClock(), self.http, heard.append,
+            Bans(),
+        )  # fmt: skip
         network.link = self.wire.link(network.peer, network, inbound=inbound)
         task = asyncio.create_task(network.run())
         self.stack.push_async_callback(_end, task)

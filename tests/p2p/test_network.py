@@ -8,7 +8,7 @@ from ledger.base import Address, Digest, Version
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import peer_id_bytes
 from node.p2p.announcements import NewVersion, Offers
-from node.p2p.content import PIECE_BYTES, Kind, Piece
+from node.p2p.content import PIECE_BYTES, Content, Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.introductions import MAX_PEERS_PER_NODE
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
@@ -16,6 +16,15 @@ from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, account, town, until
 
 FILE = Digest(b"\x07" * 32)
 DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
+
+
+def wanted(limit: int = len(DATA)) -> Content:
+    return Content(Kind.FILE, FILE, limit, require_data)
+
+
+def require_data(data: bytes) -> None:
+    if data != DATA:
+        raise Malformed("other bytes")
 
 
 def knows(one: object, other: object) -> bool:
@@ -120,7 +129,7 @@ async def test_a_file_comes_by_stream_from_who_offers_it() -> None:
         await until(lambda: bool(first.holders(FILE)))
 
         assert first.holders(FILE) == (account(2).address,)
-        assert await first.fetch(Kind.FILE, FILE, len(DATA), first.holders(FILE)) == DATA
+        assert await first.fetch(wanted(), first.holders(FILE)) == DATA
 
 
 async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> None:
@@ -132,7 +141,7 @@ async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> No
         await until(lambda: knows(relay, worker) and knows(relay, asker) and bool(asker.book.live()))
         await until(lambda: account(2).address in asker.book.heartbeats)
 
-        got = await asker.fetch(Kind.FILE, FILE, len(DATA), [Address(account(2).address)])
+        got = await asker.fetch(wanted(), [Address(account(2).address)])
 
         assert got == DATA and worker.peer not in asker.known
         assert shelf.asked == 3
@@ -161,7 +170,7 @@ async def test_content_that_is_too_long_or_does_not_fit_together_is_refused() ->
         await until(lambda: knows(first, worker) and knows(worker, first))
 
         with pytest.raises(NotFound):
-            await first.fetch(Kind.FILE, FILE, len(DATA) - 1, [Address(account(2).address)])
+            await first.fetch(wanted(len(DATA) - 1), [Address(account(2).address)])
         with pytest.raises(Malformed):
             Piece.parse(Piece(Kind.FILE, FILE, 0, PIECE_BYTES + 1).encode())
         with pytest.raises(Malformed):
@@ -204,7 +213,7 @@ async def test_a_network_that_is_lost_is_said_to_be_and_asks_nobody() -> None:
 
         assert not second.known and not second.gossip.neighbours
         with pytest.raises(NotFound):
-            await second.fetch(Kind.FILE, FILE, 10, [Address(account(1).address)])
+            await second.fetch(wanted(), [Address(account(1).address)])
 
 
 class Nobody:

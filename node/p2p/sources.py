@@ -1,0 +1,90 @@
+"""Content of one of several holders: in an order that nobody can stand at the head of, each as long as it gets on.
+
+Who sends something else is banned where it was asked itself. What came through a relay may be either's doing: nobody is
+blamed, and the next way is tried.
+"""
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ledger.base import Address
+from node.errors import Malformed, NotFound
+from node.log import warn
+from node.p2p.content import Content, fetched
+
+FIRST_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
+LEAST_BYTES_S: Final = 500e3  # for each piece that comes it gets the time of such a line, as one by HTTP does
+MAX_REMEMBERED: Final = 4_096  # holders; the longest unasked is forgotten first
+
+
+class Bans(Protocol):
+    """Who sent wrong bytes, and why; remembered for as long as the one who keeps them sees fit."""
+
+    def __contains__(self, source: object) -> bool: ...
+    def add(self, source: str, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """To the content of `node`: `ask` sends a request for a piece to it, or, unless `direct`, to a relay."""
+
+    node: Address
+    ask: Callable[[bytes], Awaitable[bytes]]
+    direct: bool
+
+
+@dataclass(slots=True)
+class Sources:
+    """Of content, as one node knows them."""
+
+    bans: Bans
+    rng: random.Random
+    first_seconds: float = FIRST_SECONDS
+    _gave: "OrderedDict[Address, bool]" = field(default_factory=OrderedDict)  # whether it did when it was last asked
+
+    def order(self, nodes: Iterable[Address]) -> list[Address]:
+        """Those not banned: who gave what it was asked for, then who is not known, then who did not; each drawn."""
+        order = [node for node in dict.fromkeys(nodes) if node not in self.bans]
+        self.rng.shuffle(order)
+        return sorted(order, key=lambda node: {True: 0, None: 1, False: 2}[self._gave.get(node)])
+
+    async def answer(self, way: Way, content: Content) -> bytes | None:
+        """`content` as its owner has it; None where this way does not lead to it."""
+        if way.node in self.bans:
+            return None
+        self._note(way.node, gave=False)
+        try:
+            data = await self._received(way, content)
+            await asyncio.to_thread(content.require, data)
+        except (NotFound, TimeoutError):
+            return None
+        except Malformed as error:
+            self._blame(way, content, error)
+            return None
+        self._note(way.node, gave=True)
+        return data
+
+    async def _received(self, way: Way, content: Content) -> bytes:
+        async with asyncio.timeout(self.first_seconds) as time:
+
+            async def ask(request: bytes) -> bytes:
+                answer = await way.ask(request)
+                time.reschedule((time.when() or 0) + len(answer) / LEAST_BYTES_S)
+                return answer
+
+            return await fetched(ask, content)
+
+    def _blame(self, way: Way, content: Content, error: Malformed) -> None:
+        if way.direct:
+            self.bans.add(way.node, f"sent other content than {content.digest.hex()}: {error}")
+            warn("a peer sent wrong content and is asked no more", node=way.node, content=content.digest, reason=error)
+
+    def _note(self, node: Address, *, gave: bool) -> None:
+        self._gave[node] = gave
+        self._gave.move_to_end(node)
+        if len(self._gave) > MAX_REMEMBERED:
+            self._gave.popitem(last=False)
