@@ -13,11 +13,10 @@ import torch
 from hashing.sampling import key_of, places
 from node.engines.base import Policy
 from node.engines.forward import Forward, Prefilled, Prompt, bfloat16_rows, continued
-from node.engines.scoring import TokenScores, weigh
+from node.engines.scoring import TokenScores, weigh_states
 from node.rollouts.rollout import Replay, Rollout
 
 SLOTS_AT_ONCE = 1 << 12  # keys and values of a batch of rollouts, prompts included; more falls out of a CPU's caches
-ROWS_AT_ONCE = 256  # rows of full-vocabulary logits: fewer multiply slower
 
 
 def batches(rollouts: Sequence[Rollout]) -> Iterator[list[int]]:
@@ -74,14 +73,8 @@ def _hidden(forward: Forward, rollouts: Sequence[Rollout], starts: Sequence[Pref
 def _evidence(
     forward: Forward, policy: Policy, seed: bytes, rollouts: Sequence[Rollout], hidden_NH: torch.Tensor
 ) -> TokenScores:
-    """Scores (N,) of all tokens, a bounded number of full-vocabulary rows at a time."""
     tokens = [token for rollout in rollouts for token in rollout.output_ids]
     rows = [r.group * policy.group_size + r.index for r in rollouts for _ in r.output_ids]
     positions = [t for rollout in rollouts for t in range(len(rollout.output_ids))]
     places_N4 = places([key_of(seed)] * len(tokens), rows, positions)
-    parts = []
-    for at in range(0, len(tokens), ROWS_AT_ONCE):
-        here = slice(at, at + ROWS_AT_ONCE)
-        tokens_B = torch.tensor(tokens[here], device=forward.device)
-        parts.append(weigh(forward.logits(hidden_NH[here]), places_N4[here], tokens_B, policy.temperature))
-    return TokenScores(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    return weigh_states(hidden_NH, forward.logits, places_N4, tokens, policy.temperature)

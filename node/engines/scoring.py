@@ -1,10 +1,11 @@
 """From logits and places of noise to tokens, log-probabilities and the evidence of the sampling test.
 
-On the CPU by compiled loops, elsewhere by torch. Letters: B rows, V vocabulary.
+On the CPU by compiled loops, elsewhere by torch. Letters: B rows, N rows of any number, H hidden size, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ import torch
 from hashing import device
 from hashing.sampling import Places
 from node.errors import EngineError
+
+ROWS_AT_ONCE = 256  # rows of full-vocabulary logits: fewer multiply slower
 
 
 class Choice(NamedTuple):
@@ -58,6 +61,26 @@ def weigh(logits_BV: torch.Tensor, places_B4: Places, tokens_B: torch.Tensor, te
     scores = _row_scores(logits_BV, places_B4, temperature, tokens_B)
     _require_finite(scores.logprobs)
     return TokenScores(scores.logprobs, scores.best - scores.second, scores.best - scores.own)
+
+
+def weigh_states(
+    states_NH: torch.Tensor,
+    logits_of: Callable[[torch.Tensor], torch.Tensor],
+    places_N4: Places,
+    tokens: Sequence[int],
+    temperature: float,
+) -> TokenScores:
+    """As `weigh`, of the states that predicted `tokens`: a bounded number of full-vocabulary rows at a time.
+
+    Raises:
+        EngineError: a logit is NaN or infinite.
+    """
+    tokens_N = torch.tensor(tokens, device=states_NH.device)
+    parts = []
+    for at in range(0, len(tokens), ROWS_AT_ONCE):
+        here = slice(at, at + ROWS_AT_ONCE)
+        parts.append(weigh(logits_of(states_NH[here]), places_N4[here], tokens_N[here], temperature))
+    return TokenScores(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 def _row_scores(

@@ -22,7 +22,7 @@ MakeSettings = Callable[..., Settings]
 SEED, OTHER_SEED = b"\x21" * 32, b"\x22" * 32
 SHORT = (0, 4, 70, 71, 5)
 PROMPTS = [SHORT, (0, 4, 90, 5), (0, 4, *range(100, 130), 5)]
-LONG = tuple(20 + (7 * i) % 240 for i in range(150))  # more than a block of 128 tokens
+LONG = tuple(20 + (7 * i) % 240 for i in range(150))  # more than four blocks of 32 tokens
 
 
 def rows_of(*prompts: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
@@ -98,13 +98,13 @@ def test_prompts_and_outputs_that_are_computed_in_pieces(
 def test_sequences_that_are_preempted_and_computed_again(
     run: Run, settings: MakeSettings, reference: TransformersEngine, pool: ProcessPoolExecutor
 ) -> None:
-    six_blocks = 6 * 2 * 4 * 128 * 128 * 2  # keys and values, layers, hidden size, tokens, bytes; one is vLLM's own
-    tight = settings(policy=ENDLESS, batch_rows=8, cache_bytes=six_blocks, batch_tokens=48)
-    assert pool.submit(running.blocks, tight).result() == (5, 128)
-    rows = rows_of(*(LONG[i : i + 124] for i in range(4)))  # a block each, and a second one after 4 tokens
-    claimed = claims(reference, SEED, LONG[:120], LONG[5:125])
+    cache = 12 * 2 * 4 * 128 * 32 * 2  # blocks (one is vLLM's own), keys and values, layers, hidden size, tokens, bytes
+    tight = settings(policy=ENDLESS, batch_rows=10, cache_bytes=cache, batch_tokens=48)
+    assert pool.submit(running.blocks, tight).result() == (11, 32)
+    rows = rows_of(*(LONG[i : 24 + 2 * i] for i in range(6)))  # a block each, and a second one after 3 to 8 tokens
+    claimed = claims(reference, SEED, LONG[40:140], LONG[99::-1])
 
-    record = run(tight, [(0, "generate", (1, SEED, rows)), (3, "prefill", (2, SEED, prefill_rows(claimed)))])
+    record = run(tight, [(0, "generate", (1, SEED, rows)), (6, "prefill", (2, SEED, prefill_rows(claimed)))])
 
     again = {job: sum(_computed_again(record, name) for name in names) for job, names in record.named.items()}
     assert min(again[1], again[2]) >= 1
@@ -121,7 +121,7 @@ def _computed_again(record: running.Record, name: str) -> bool:
 def test_shared_prompts_with_and_without_a_prefix_cache(
     run: Run, settings: MakeSettings, reference: TransformersEngine, caching: bool
 ) -> None:
-    rows = rows_of(*[(*LONG[:140], last) for last in (30, 40, 50)])
+    rows = rows_of(*[(*LONG[:140], last) for last in (30, 40, 50)])  # 128 are whole blocks of 32
     ours = settings(prefix_caching=caching, batch_rows=3)
 
     record = run(ours, [(0, "generate", (1, SEED, rows)), (IDLE, "generate", (2, OTHER_SEED, rows))])
@@ -142,9 +142,21 @@ def test_outputs_whose_blocks_are_cached_are_still_looked_at(
 
     record = run(ours, [(0, "prefill", (2, SEED, prefill_rows(claimed))), (9, "generate", (3, SEED, longer))])
 
-    assert {record.places(name)[0].start for name in record.named[2]} == {0}
+    assert {record.places(name)[0].start for name in record.named[2]} == {96}  # whole blocks of the prompt
     assert record.places(record.named[3][0])[0].start == 128  # it was in the cache
     require_replayed(reference, SEED, claimed, record.answers[2])
+
+
+def test_a_prompt_that_ends_with_a_block_is_seen_from_its_last_token_on(
+    run: Run, settings: MakeSettings, reference: TransformersEngine
+) -> None:
+    backwards = LONG[::-1]
+    claimed = claims(reference, SEED, backwards[:96], backwards[:97])
+
+    record = run(settings(batch_rows=6), [(0, "prefill", (1, SEED, prefill_rows(claimed)))])
+
+    assert [record.places(name)[0].start for name in record.named[1]] == [0, 64, 64, 96, 96, 96]
+    require_replayed(reference, SEED, claimed, record.answers[1])
 
 
 def test_an_aborted_job_leaves_nothing_and_the_next_one_is_right(

@@ -18,7 +18,7 @@ MakeSettings = Callable[..., Settings]
 
 SEED = b"\x31" * 32
 ROWS = [(row, (4, 70 + row, 71, *range(100, 100 + row), 5)) for row in range(8)]
-LONG = [(row, (*range(20, 160), 200 + row)) for row in range(4)]  # more than a block of 128 tokens
+LONG = [(row, (*range(20, 160), 200 + row)) for row in range(4)]  # more than four blocks of 32 tokens
 LAYER = "model.layers.1"
 TINY = [
     "model.embed_tokens.weight",

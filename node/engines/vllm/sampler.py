@@ -19,7 +19,7 @@ import torch
 from vllm.v1.outputs import SamplerOutput
 
 from hashing.sampling import key_of, places
-from node.engines.scoring import Choice, choose_unchecked
+from node.engines.scoring import Choice, TokenScores, choose_unchecked, weigh_states
 from node.engines.vllm.traces import Proven, Recheck, Trace
 from node.rollouts.rollout import Replay
 
@@ -104,10 +104,22 @@ class SeededSampler(torch.nn.Module):
     def _recheck(self, requests: list[Trace | Recheck], lengths: list[int]) -> None:
         """Shows those that are replayed what was computed of them in this step."""
         starts = self._runner.query_start_loc.np
-        for b, request in enumerate(requests):
-            if isinstance(request, Recheck):
-                states_NH = self._hidden_NH[starts[b] : starts[b + 1]]
-                request.see(lengths[b], states_NH, self._runner.model.compute_logits, self._temperature)
+        parts = [
+            (request, request.unseen(lengths[b], self._hidden_NH[starts[b] : starts[b + 1]]))
+            for b, request in enumerate(requests)
+            if isinstance(request, Recheck)
+        ]
+        parts = [(request, states_TH) for request, states_TH in parts if len(states_TH)]
+        if not parts:
+            return
+        shown = [(request, t) for request, states_TH in parts for t in request.next_positions(len(states_TH))]
+        places_N4 = places([r.key for r, _ in shown], [r.row for r, _ in shown], [t for _, t in shown])
+        states_NH = torch.cat([states_TH for _, states_TH in parts])
+        logits_of = self._runner.model.compute_logits
+        scores = weigh_states(states_NH, logits_of, places_N4, [r.output[t] for r, t in shown], self._temperature)
+        ends = np.cumsum([len(states_TH) for _, states_TH in parts])
+        for (request, states_TH), end in zip(parts, ends.tolist(), strict=True):
+            request.note(states_TH, TokenScores(*(column[end - len(states_TH) : end] for column in scores)))
 
     def _keep(self, requests: list[Trace | Recheck], positions: list[int], rows: list[int], choice: Choice) -> None:
         traces = [request for request in (requests[b] for b in rows) if isinstance(request, Trace)]

@@ -18,10 +18,12 @@ from vllm.v1.engine.llm_engine import LLMEngine
 
 from node.engines.changes import Change
 from node.engines.vllm.messages import Prompt, Ready, Settings
+from node.engines.vllm.sharing import share_prompts
 from node.engines.vllm.traces import Proven
 from node.engines.weights import require_tensors
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Replay, Sample
 
+CPU_BLOCK_TOKENS = 32  # vLLM's own choice is 128, and prompts shorter than a block are not shared; fewer is slow
 WORKER = "node.engines.vllm.worker.ProvingWorker"
 
 
@@ -54,6 +56,7 @@ class Batch:
         """Loads the model, which takes from seconds to minutes. Raises: whatever vLLM does."""
         self._policy = settings.policy
         self._engine = LLMEngine.from_engine_args(engine_args(settings))
+        share_prompts(self._engine.engine_core.engine_core.scheduler.kv_cache_manager)
         self._jobs: dict[int, Job] = {}
         self._job_of: dict[str, int] = {}
         self._names = itertools.count()
@@ -80,7 +83,7 @@ class Batch:
 
     def prefill(self, number: int, seed: bytes, rows: Sequence[tuple[int, Prompt, Prompt]]) -> None:
         """Begins job `number`: a look at each finished output, all of which is fed but its last token."""
-        limits = {"max_tokens": 1, "skip_reading_prefix_cache": True}  # what is cached is not computed, so not seen
+        limits = {"max_tokens": 1}
         self._begin(
             number,
             1,
@@ -184,6 +187,7 @@ def engine_args(settings: Settings) -> EngineArgs:
         max_num_batched_tokens=settings.batch_tokens,
         kv_cache_memory_bytes=settings.cache_bytes,
         enable_prefix_caching=settings.prefix_caching,
+        block_size=CPU_BLOCK_TOKENS if current_platform.is_cpu() else None,
         tensor_parallel_size=settings.ranks,
         enforce_eager=current_platform.is_cpu(),  # compiling for a CPU takes minutes and gains little
         worker_cls=WORKER,

@@ -5,7 +5,6 @@ Letters: T output tokens, N tokens that were computed in a step, H hidden size, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,11 +12,9 @@ import numpy.typing as npt
 import torch
 
 from hashing.proof import build_proofs
-from hashing.sampling import Key, places
-from node.engines.scoring import TokenScores, weigh
+from hashing.sampling import Key
+from node.engines.scoring import TokenScores
 from node.rollouts.rollout import Replay
-
-ROWS_AT_ONCE = 256  # rows of full-vocabulary logits: fewer multiply slower
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +79,23 @@ class Recheck:
     def length(self) -> int:
         return sum(len(states_NH) for states_NH in self.states)
 
-    def see(
-        self, end: int, states_NH: torch.Tensor, logits_of: Callable[[torch.Tensor], torch.Tensor], temperature: float
-    ) -> None:
-        """Of N tokens, the last of which is token `end - 1` of the sequence: the states that predicted its output.
+    def next_positions(self, count: int) -> range:
+        return range(self.length, self.length + count)
+
+    def unseen(self, end: int, states_NH: torch.Tensor) -> torch.Tensor:
+        """Of states of N tokens, the last of which is token `end - 1` of the sequence: those (T, H) that predicted what
+        follows in the output.
 
         What was seen before is left out: a request that was preempted is computed again.
         """
         wanted = self.prompt_length - 1 + self.length  # the token whose state predicts the next of the output
         first = wanted - (end - len(states_NH))
-        states_TH = states_NH[max(first, 0) : first + len(self.output) - self.length]
-        if first < 0 or not len(states_TH):
-            return
-        for part_TH in torch.split(states_TH, ROWS_AT_ONCE):
-            self._weigh(part_TH, logits_of(part_TH), temperature)
+        return states_NH[first : first + len(self.output) - self.length] if first >= 0 else states_NH[:0]
 
-    def _weigh(self, states_TH: torch.Tensor, logits_TV: torch.Tensor, temperature: float) -> None:
-        positions = range(self.length, self.length + len(states_TH))
-        tokens_T = torch.tensor([self.output[t] for t in positions], device=logits_TV.device)
-        places_T4 = places([self.key] * len(positions), [self.row] * len(positions), positions)
-        self.scores.append(weigh(logits_TV, places_T4, tokens_T, temperature))
+    def note(self, states_TH: torch.Tensor, scores: TokenScores) -> None:
+        """What follows in the output was predicted by these states, and has these scores (T,)."""
         self.states.append(states_TH.clone())
+        self.scores.append(scores)
 
     def result(self, _emitted: int) -> Replay:
         """Raises: RuntimeError: a part of the output was not computed."""
