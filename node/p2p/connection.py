@@ -20,10 +20,9 @@ from node.errors import Malformed
 from node.p2p.guard import ExactStream, Guard
 from node.p2p.limits import (
     IDENTIFY_SECONDS,
+    MAX_INTRODUCTIONS,
     MAX_REQUESTS_PER_PEER,
     REQUEST_SECONDS,
-    REQUESTS_BURST,
-    REQUESTS_PER_SECOND,
     Bucket,
 )
 from node.p2p.messages import BUSY
@@ -60,10 +59,14 @@ class Connection:
     stream: trio.SocketStream
     admitted: trio.Event = field(default_factory=trio.Event)
     serving: int = 0
-    requests: Bucket = field(default_factory=lambda: Bucket(REQUESTS_PER_SECOND, REQUESTS_BURST, trio.current_time))
+    introductions: int = 0  # that were tried, before one succeeded
+    node: str = ""  # whose the peer is, from its admission on
+    requests: Bucket | None = None  # that node's
 
-    def admit(self) -> None:
-        self.guard.known = True
+    def admit(self, node: str, requests: Bucket, frames: Bucket) -> None:
+        """The peer is `node`'s, whose other connections, now and before, have the same limits."""
+        self.node, self.requests = node, requests
+        self.guard.admit(frames)
         self.admitted.set()
 
     async def serve(self, handler: Handler, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
@@ -104,7 +107,7 @@ class Connection:
             with trio.fail_after(REQUEST_SECONDS):
                 protocol, body = await read_request(stream, PROTOCOLS)
                 await self._require_admitted(protocol)
-                answer = await handler(self.peer, protocol, body) if self.requests.take() else (BUSY, b"")
+                answer = await handler(self.peer, protocol, body) if self._may_ask() else (BUSY, b"")
                 await write_answer(stream, *answer)
         except REFUSALS:
             await forget(stream)
@@ -119,6 +122,12 @@ class Connection:
             await self.admitted.wait()
         if not self.admitted.is_set():
             raise Malformed("not identified")
+
+    def _may_ask(self) -> bool:
+        if self.requests is not None:
+            return self.requests.take()
+        self.introductions += 1
+        return self.introductions <= MAX_INTRODUCTIONS
 
     async def ask(self, protocol: str, body: bytes, limit: int, seconds: float) -> tuple[int, bytes]:
         """The peer's status and answer. Raises: `REFUSALS`."""

@@ -14,12 +14,13 @@ from libp2p.io.exceptions import ConnectionClosedError
 from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT, Yamux
 
 from node.p2p.limits import (
-    FRAMES_BURST,
-    FRAMES_PER_SECOND,
     IDLE_SECONDS,
     MAX_BUFFERED_BYTES,
     MAX_FRAME_BYTES,
+    MAX_SECURE_BYTES,
     MAX_UNKNOWN_BUFFERED_BYTES,
+    UNKNOWN_FRAMES_BURST,
+    UNKNOWN_FRAMES_PER_SECOND,
     WRITE_SECONDS,
     Bucket,
 )
@@ -32,7 +33,7 @@ class ExactStream(ReadWriteCloser):  # type: ignore[misc]  # libp2p's types are 
         self._stream = stream
 
     async def read(self, n: int | None = None) -> bytes:
-        _require_readable(n)
+        _require_readable(n, MAX_SECURE_BYTES)
         pieces = bytearray()
         try:
             while n is None or len(pieces) < n:
@@ -60,9 +61,9 @@ class ExactStream(ReadWriteCloser):  # type: ignore[misc]  # libp2p's types are 
         return None
 
 
-def _require_readable(n: int | None) -> None:
+def _require_readable(n: int | None, most: int) -> None:
     """Raises ConnectionClosedError for more than any frame has: room would be made for it before it came."""
-    if n is not None and n > MAX_FRAME_BYTES:
+    if n is not None and n > most:
         raise ConnectionClosedError(f"{n} bytes at once", transport="tcp")
 
 
@@ -72,17 +73,21 @@ class Guard:
     def __init__(self, secured: ISecureConn) -> None:
         self._secured = secured
         self.is_initiator = secured.is_initiator
-        self.known = False  # whether the peer has been admitted
+        self._most = MAX_UNKNOWN_BUFFERED_BYTES
         self._muxed: Yamux | None = None
         self._left = 0  # of the frame's body
-        self._frames = Bucket(FRAMES_PER_SECOND, FRAMES_BURST, trio.current_time)
+        self.frames = Bucket(UNKNOWN_FRAMES_PER_SECOND, UNKNOWN_FRAMES_BURST, trio.current_time)
 
     def watch(self, muxed: Yamux) -> None:
         """From here on what is read are yamux's frames."""
         self._muxed = muxed
 
+    def admit(self, frames: Bucket) -> None:
+        """The peer is identified: more of it may wait to be read, and its frames count as its node's."""
+        self._most, self.frames = MAX_BUFFERED_BYTES, frames
+
     async def read(self, n: int | None = None) -> bytes:
-        _require_readable(n)
+        _require_readable(n, MAX_FRAME_BYTES)
         try:
             with trio.fail_after(IDLE_SECONDS):
                 data: bytes = await self._secured.read(n)
@@ -103,10 +108,9 @@ class Guard:
         if kind == TYPE_DATA:
             self._left = length
             held = sum(map(len, muxed.stream_buffers.values()))
-            most = MAX_BUFFERED_BYTES if self.known else MAX_UNKNOWN_BUFFERED_BYTES
-            if length > MAX_FRAME_BYTES or held + length > most:
+            if length > MAX_FRAME_BYTES or held + length > self._most:
                 raise ConnectionClosedError(f"stream {stream}: more than a peer may send unread", transport="tcp")
-        await trio.sleep(self._frames.debt())
+        await trio.sleep(self.frames.debt())
 
     async def write(self, data: bytes) -> None:
         await self._secured.write(data)

@@ -110,8 +110,9 @@ async def _exactly(node: trio.SocketStream, length: int) -> bytes | None:
 
 
 async def _write(node: trio.SocketStream, reports: trio.MemoryReceiveChannel[Report]) -> None:
-    async for report in reports:
-        await node.send_all(encode(report))
+    async with reports:  # after which nobody waits with a report
+        async for report in reports:
+            await node.send_all(encode(report))
 
 
 @dataclass(slots=True)
@@ -153,8 +154,8 @@ class Host:
                 self.nursery.start_soon(self._ask, order)
             case Drop(peer):
                 self.nursery.start_soon(self.switch.drop, peer)
-            case Admit(peer):
-                self.switch.admit(peer)
+            case Admit(peer, node):
+                self.switch.admit(peer, node)
             case Reply(number, status, body):
                 self._reply(number, status, body)
             case Start():

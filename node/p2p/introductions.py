@@ -67,7 +67,7 @@ class Introductions:
             if len(self.known) >= MAX_PEERS or same >= MAX_PEERS_PER_NODE:
                 raise Malformed("no room for another peer")
             self.known[peer] = Known(node)
-        self.link().admit(peer)
+        self.link().admit(peer, node)
         self.admitted(peer)
 
     def statement(self) -> Statement:

@@ -42,7 +42,9 @@ class Link(Protocol):
     async def ask(
         self, peer: str, protocol: str, body: bytes, limit: int = MAX_BODY_BYTES, seconds: float = ASK_SECONDS
     ) -> bytes: ...
-    def admit(self, peer: str) -> None: ...
+    def admit(self, peer: str, node: str) -> None:
+        """`peer` is `node`'s: it may ask more than who this is."""
+
     def drop(self, peer: str) -> None: ...
 
 
@@ -111,7 +113,7 @@ class MemoryLink:
             raise NotFound(f"{peer}: an answer of {len(answer)} bytes")
         return answer
 
-    def admit(self, peer: str) -> None:
+    def admit(self, peer: str, node: str) -> None:
         self.admitted.add(peer)
 
     def drop(self, peer: str) -> None:

@@ -37,9 +37,10 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """`peer` has shown who it is: it may ask more than that."""
+    """`peer` has shown that it is `node`'s: it may ask more than that, and all of `node`'s have limits in common."""
 
     peer: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)

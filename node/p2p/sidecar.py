@@ -1,7 +1,8 @@
 """The node's side of its libp2p process: started, asked, watched, and begun anew when it dies or hangs.
 
 Whatever happens to that process, no call waits longer than its own time limit, and nothing here grows: what is asked
-beyond `MAX_ASKS` fails at once, what peers ask beyond `MAX_REQUESTS` was refused in the process already.
+beyond `MAX_ASKS` fails at once, and what peers ask beyond `MAX_REQUESTS` is not begun. The process refuses that
+already, but it forgets what a peer asked that is gone, and may be in strange hands.
 """
 
 import asyncio
@@ -19,11 +20,19 @@ from node.errors import Malformed, NotFound, StoreError
 from node.log import LOGGER, event, warn
 from node.p2p.addresses import PeerAddress
 from node.p2p.launching import launched
-from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, REQUEST_SECONDS
+from node.p2p.limits import (
+    DIAL_SECONDS,
+    MAX_ASKS,
+    MAX_BODY_BYTES,
+    MAX_REQUESTS,
+    MAX_REQUESTS_PER_PEER,
+    REQUEST_SECONDS,
+)
 from node.p2p.link import ASK_SECONDS, Listener
 from node.p2p.listening import Listening
 from node.p2p.messages import (
     ANSWERED,
+    BUSY,
     HEAD,
     REFUSED,
     REPORTS,
@@ -68,9 +77,10 @@ class Sidecar:
     starts: int = 0
     pid: int | None = None
     first_pause: float = FIRST_PAUSE_SECONDS
+    hang_seconds: float = HANG_SECONDS
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
-    _answering: set[asyncio.Task[None]] = field(default_factory=set)
+    _answering: dict[asyncio.Task[None], str] = field(default_factory=dict)  # by whom it was asked
     _writer: asyncio.StreamWriter | None = None
 
     @asynccontextmanager
@@ -122,7 +132,7 @@ class Sidecar:
             self._send(Start(self.listening.allow_private, self.listening.secret))
             await self._hear(reader, START_SECONDS)
             while True:
-                await self._hear(reader, HANG_SECONDS)
+                await self._hear(reader, self.hang_seconds)
         except TimeoutError:
             return "it said nothing for too long"
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -149,9 +159,7 @@ class Sidecar:
             case Closed(peer):
                 self.listener.closed(peer)
             case Asked():
-                task = asyncio.create_task(self._answer(report))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
+                self._begin_answer(report)
             case Done(number, body):
                 if (waiting := self._waiting.get(number)) is not None and not waiting.done():
                     waiting.set_result(body)
@@ -160,6 +168,16 @@ class Sidecar:
                     waiting.set_exception(NotFound(reason))
             case Alive():
                 pass  # what it says is that it says something
+
+    def _begin_answer(self, asked: Asked) -> None:
+        same = sum(peer == asked.peer for peer in self._answering.values())
+        if len(self._answering) >= MAX_REQUESTS or same >= MAX_REQUESTS_PER_PEER:
+            with suppress(NotFound):
+                self._send(Reply(asked.number, BUSY, b""))
+            return
+        task = asyncio.create_task(self._answer(asked))
+        self._answering[task] = asked.peer
+        task.add_done_callback(self._answering.pop)
 
     async def _answer(self, asked: Asked) -> None:
         try:
@@ -196,9 +214,9 @@ class Sidecar:
         finally:
             del self._waiting[number]
 
-    def admit(self, peer: str) -> None:
+    def admit(self, peer: str, node: str) -> None:
         with suppress(NotFound):
-            self._send(Admit(peer))
+            self._send(Admit(peer, node))
 
     def drop(self, peer: str) -> None:
         with suppress(NotFound):

@@ -31,7 +31,7 @@ REFUSALS = (
     BaseLibp2pError, ExceptionGroup, NoiseHandshakeError, NoiseInvalidMessage, NoiseMaxNonceError, NoiseValueError,
     InvalidTag, DecodeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
     AssertionError, RuntimeError, NotImplementedError, struct.error, trio.TooSlowError, trio.BrokenResourceError,
-    trio.ClosedResourceError, trio.EndOfChannel, Malformed,
+    trio.ClosedResourceError, trio.EndOfChannel, Malformed, MemoryError,
 )  # fmt: skip
 
 

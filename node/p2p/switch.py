@@ -1,8 +1,9 @@
 """All connections of the libp2p process: accepted, dialled, counted and closed."""
 
 import socket
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from node.errors import Malformed
 from node.p2p.connection import Connection, Handler, secured
 from node.p2p.limits import (
     DIAL_SECONDS,
+    FRAMES_BURST,
+    FRAMES_PER_SECOND,
     HANDSHAKE_SECONDS,
     HANDSHAKES_BURST,
     HANDSHAKES_PER_SECOND,
@@ -20,9 +23,12 @@ from node.p2p.limits import (
     MAX_CONNECTIONS,
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_CONNECTIONS_PER_PEER,
+    MAX_NODES,
     MAX_UNKNOWN,
     MAX_UNKNOWN_PER_ADDRESS,
-    Bucket,
+    REQUESTS_BURST,
+    REQUESTS_PER_SECOND,
+    Rates,
 )
 from node.p2p.messages import Closed, Opened, Report
 from node.p2p.streams import REFUSALS
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from trio_typing import TaskStatus
 
 ACCEPT_PAUSE_SECONDS = 0.05  # when the process is out of file descriptors
+CLOSE_SECONDS = 1.0
 
 Tell = Callable[[Report], Awaitable[None]]
 
@@ -47,9 +54,16 @@ class Switch:
     handler: Handler
     nursery: trio.Nursery
     connections: list[Connection] = field(default_factory=list)
-    shaking: list[str] = field(default_factory=list)  # addresses of connections that are not secured yet
-    rates: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)  # of handshakes, by address
+    shaking: dict[trio.SocketStream, str] = field(default_factory=dict)  # not secured yet, with their addresses
+    handshakes: Rates = field(init=False)  # by address
+    requests: Rates = field(init=False)  # by node
+    frames: Rates = field(init=False)  # by node
     refused: int = 0
+
+    def __post_init__(self) -> None:
+        self.handshakes = Rates(HANDSHAKES_PER_SECOND, HANDSHAKES_BURST, MAX_ADDRESSES, trio.current_time)
+        self.requests = Rates(REQUESTS_PER_SECOND, REQUESTS_BURST, MAX_NODES, trio.current_time)
+        self.frames = Rates(FRAMES_PER_SECOND, FRAMES_BURST, MAX_NODES, trio.current_time)
 
     def listen(self, listening: socket.socket) -> None:
         """Takes connections from now on."""
@@ -63,30 +77,43 @@ class Switch:
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
             address = _address_of(stream)
-            if self._full(address) or not self._rate(address).take():
+            if self._full(address) or not self.handshakes.of(address).take() or not await self._make_room(address):
                 self.refused += 1
                 await trio.aclose_forcefully(stream)
                 continue
-            self.shaking.append(address)
+            self.shaking[stream] = address
             self.nursery.start_soon(self._take, stream, address)
 
     def _full(self, address: str) -> bool:
-        unknown = [c.address for c in self.connections if not c.admitted.is_set()] + self.shaking
-        known = [c.address for c in self.connections] + self.shaking
+        """Whether there is no place left, or none of those that one address may have."""
+        everybody = [c.address for c in self.connections] + list(self.shaking.values())
+        unknown = [where for where, _ in self._unknown()]
         return (
-            len(known) >= MAX_CONNECTIONS
-            or known.count(address) >= MAX_CONNECTIONS_PER_ADDRESS
-            or len(unknown) >= MAX_UNKNOWN
+            len(everybody) >= MAX_CONNECTIONS
+            or everybody.count(address) >= MAX_CONNECTIONS_PER_ADDRESS
             or unknown.count(address) >= MAX_UNKNOWN_PER_ADDRESS
         )
 
-    def _rate(self, address: str) -> Bucket:
-        new = Bucket(HANDSHAKES_PER_SECOND, HANDSHAKES_BURST, trio.current_time)
-        bucket = self.rates.setdefault(address, new)
-        self.rates.move_to_end(address)
-        if len(self.rates) > MAX_ADDRESSES:
-            self.rates.popitem(last=False)
-        return bucket
+    def _unknown(self) -> list[tuple[str, trio.SocketStream]]:
+        """Connections that came and whose peer has not said who it is, with their addresses, the oldest first."""
+        secured = [(c.address, c.stream) for c in self.connections if not c.dialled and not c.admitted.is_set()]
+        return [
+            (address, stream)
+            for address, stream in (*secured, *((where, each) for each, where in self.shaking.items()))
+            if stream.socket.fileno() >= 0  # else it is closed already
+        ]
+
+    async def _make_room(self, address: str) -> bool:
+        """Whether one more of `address` may be unknown; the oldest gives way of the address that has most, if more."""
+        unknown = self._unknown()
+        if len(unknown) < MAX_UNKNOWN:
+            return True
+        places = Counter(where for where, _ in unknown)
+        ((greedy, most),) = places.most_common(1)
+        if most <= places[address]:
+            return False
+        await trio.aclose_forcefully(next(stream for where, stream in unknown if where == greedy))
+        return True
 
     async def _take(self, stream: trio.SocketStream, address: str) -> None:
         try:
@@ -96,7 +123,7 @@ class Switch:
             await trio.aclose_forcefully(stream)
             return
         finally:
-            self.shaking.remove(address)
+            del self.shaking[stream]
         await self._keep(connection)
 
     async def dial(self, host: str, port: int, peer: str) -> None:
@@ -139,26 +166,32 @@ class Switch:
             return
         self.connections.append(connection)
         try:
-            if any(other.admitted.is_set() for other in same):
-                connection.admit()
+            for other in same:
+                if other.admitted.is_set():
+                    self._admit(connection, other.node)
             if not same:
                 await self.tell(Opened(connection.peer, connection.address, connection.dialled))
             await connection.serve(self.handler, task_status)
         except REFUSALS:
             pass  # which is this connection's end
         finally:
-            self.connections.remove(connection)
-            with trio.CancelScope(shield=True), trio.move_on_after(1.0):
-                await connection.close()
+            with trio.CancelScope(shield=True), suppress(trio.BrokenResourceError):  # if nobody is there to be told
+                with trio.move_on_after(CLOSE_SECONDS):
+                    await connection.close()
+                self.connections.remove(connection)
                 if not self._with(connection.peer):
                     await self.tell(Closed(connection.peer))
 
     def _with(self, peer: str) -> list[Connection]:
         return [connection for connection in self.connections if connection.peer == peer]
 
-    def admit(self, peer: str) -> None:
+    def admit(self, peer: str, node: str) -> None:
+        """`peer` is `node`'s."""
         for connection in self._with(peer):
-            connection.admit()
+            self._admit(connection, node)
+
+    def _admit(self, connection: Connection, node: str) -> None:
+        connection.admit(node, self.requests.of(node), self.frames.of(node))
 
     async def drop(self, peer: str) -> None:
         for connection in self._with(peer):

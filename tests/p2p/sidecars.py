@@ -43,7 +43,7 @@ class Ear:
 
     async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
         if protocol == IDENTITY:
-            self.sidecar.admit(peer)
+            self.sidecar.admit(peer, f"the node of {peer}")
             return b"welcome"
         self.asked_for.append(body)
         if body == b"never":
@@ -87,7 +87,7 @@ async def introduced(one: Ear, other: Ear) -> None:
     """Connects two sidecars, and has each admit the other."""
     await one.sidecar.dial(other.address)
     assert await one.sidecar.ask(other.peer, IDENTITY, b"me") == b"welcome"
-    one.sidecar.admit(other.peer)
+    one.sidecar.admit(other.peer, "a node")
 
 
 @asynccontextmanager

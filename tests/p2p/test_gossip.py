@@ -59,7 +59,7 @@ class Recorder:
         self.sent.append((peer, list(split(body))))
         return b""
 
-    def admit(self, peer: str) -> None:
+    def admit(self, peer: str, node: str) -> None:
         return None
 
     def drop(self, peer: str) -> None:

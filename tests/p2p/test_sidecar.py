@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,24 @@ from pathlib import Path
 import pytest
 
 from node.errors import ConfigError, Malformed, NotFound
-from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
+from node.p2p.launching import launched
+from node.p2p.limits import MAX_ASKS, MAX_REQUESTS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
 from node.p2p.listening import listening
-from node.p2p.messages import HEAD, MAX_HEAD_BYTES, ORDERS, REPORTS, Ask, Asked, Ready, decode, encode, sizes
+from node.p2p.messages import (
+    BUSY,
+    HEAD,
+    MAX_HEAD_BYTES,
+    ORDERS,
+    REPORTS,
+    Ask,
+    Asked,
+    Ready,
+    Reply,
+    Start,
+    decode,
+    encode,
+    sizes,
+)
 from node.p2p.protocols import CONTENT
 from node.p2p.sidecar import Sidecar
 from tests.p2p.parts import secret, until
@@ -89,9 +105,8 @@ async def test_a_process_that_is_killed_again_and_again_is_begun_anew_and_dialle
 
 
 @pytest.mark.slow
-async def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.p2p.sidecar.HANG_SECONDS", 3.0)
-    async with sidecars(tmp_path, 1, first_pause=0.1) as (node,):
+async def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
+    async with sidecars(tmp_path, 1, first_pause=0.1, hang_seconds=3.0) as (node,):
         pid = node.sidecar.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -158,3 +173,49 @@ async def test_questions_beyond_the_limit_fail_at_once(tmp_path: Path) -> None:
         assert sum("at once" in str(answer) for answer in answers) == 100 - MAX_ASKS
         assert all(answer == b"slow" or isinstance(answer, NotFound) for answer in answers)
         assert await one.sidecar.ask(other.peer, CONTENT, b"x") == b"x"
+
+
+async def test_a_process_in_strange_hands_has_the_node_answer_only_so_many_questions_at_once(tmp_path: Path) -> None:
+    """The test speaks for the process: twenty questions of one peer, then one each of a hundred others."""
+    ours, theirs = socket.socketpair()
+    ear = Ear()
+    with listening("127.0.0.1", 0, True, secret(1)) as taken:
+        node = ear.sidecar = Sidecar(taken, ear, tmp_path / "log")
+        conversing = asyncio.create_task(node._converse(ours))
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        for number, peer in enumerate(["one"] * 20 + [f"peer {n}" for n in range(100)]):
+            writer.write(encode(Asked(number, peer, CONTENT, b"never")))
+
+        assert isinstance(await order_from(reader), Start)
+        refused = [await order_from(reader) for _ in range(12 + 100 - (MAX_REQUESTS - 8))]
+
+        assert refused == [Reply(number, BUSY, b"") for number in (*range(8, 20), *range(20 + MAX_REQUESTS - 8, 120))]
+        assert len(ear.asked_for) == MAX_REQUESTS == 64
+        conversing.cancel()
+        writer.close()
+
+
+async def order_from(reader: asyncio.StreamReader) -> object:
+    head, body = sizes(await reader.readexactly(HEAD.size))
+    data = await reader.readexactly(head + body)
+    return decode(ORDERS, data[:head], data[head:])
+
+
+async def test_a_process_that_does_not_go_is_killed_though_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def launch() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            async with launched(listener, tmp_path / "log") as child:
+                pids.append(child.process.pid)
+                os.kill(child.process.pid, signal.SIGSTOP)
+                started.set()
+
+    pids = list[int]()
+    launching = asyncio.create_task(launch())
+    await started.wait()
+    await asyncio.sleep(0.1)  # it waits for the process now, for two seconds
+    launching.cancel()
+    await asyncio.wait([launching])
+
+    assert not is_running(pids[0])

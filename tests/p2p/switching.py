@@ -1,0 +1,173 @@
+"""What a switch does with peers on loopback, in one trio program: `python -m tests.p2p.switching`, run by a test.
+
+Prints what came of each scene as JSON. It is a process of its own because importing libp2p warns.
+"""
+
+import json
+import os
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import trio
+from libp2p.stream_muxer.yamux.yamux import FLAG_SYN, TYPE_PING, YAMUX_HEADER_FORMAT
+
+from node.p2p.connection import make_upgrader
+from node.p2p.messages import ANSWERED, Report
+from node.p2p.protocols import CONTENT, IDENTITY
+from node.p2p.streams import REFUSALS
+from node.p2p.switch import Switch
+
+HELLO = b"\x13/multistream/1.0.0\n"
+NO_ROOM = 1 << 60  # bytes, which no machine has
+
+
+async def answer(peer: str, protocol: str, body: bytes) -> tuple[int, bytes]:
+    return ANSWERED, bytes(NO_ROOM) if body == b"huge" else body
+
+
+async def until(what: Callable[[], bool]) -> None:
+    with trio.fail_after(5):
+        while True:
+            if what():
+                return
+            await trio.sleep(0.002)
+
+
+async def nowhere(report: Report) -> None:
+    return None
+
+
+@asynccontextmanager
+async def switch(tell: Callable[[Report], Awaitable[None]] = nowhere) -> AsyncIterator[tuple[Switch, int]]:
+    """One that listens, and its port."""
+    async with trio.open_nursery() as nursery:
+        upgrader, peer = make_upgrader(os.urandom(32))
+        made = Switch(upgrader, peer, True, tell, answer, nursery)
+        listening = trio.socket.socket()
+        await listening.bind(("127.0.0.1", 0))
+        listening.listen(128)
+        made.listen(listening._sock)
+        yield made, listening.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+async def greeted(port: int, source: str = "127.0.0.1") -> tuple[bool, trio.SocketStream]:
+    """Whether a connection from `source` is taken: its handshake is begun then."""
+    connection = trio.socket.socket()
+    await connection.bind((source, 0))
+    await connection.connect(("127.0.0.1", port))
+    stream = trio.SocketStream(connection)
+    try:
+        await stream.send_all(HELLO)
+        return await stream.receive_some(20) == HELLO, stream
+    except trio.BrokenResourceError:
+        return False, stream
+
+
+async def knocking() -> dict[str, float]:
+    """One address connects a hundred times, each time closing before the next."""
+    async with switch() as (made, port):
+        began, taken = trio.current_time(), 0
+        for _ in range(100):
+            taken += (met := await greeted(port))[0]
+            await trio.aclose_forcefully(met[1])
+            await until(lambda: not made.shaking)
+        return {"taken": taken, "refused": made.refused, "seconds": trio.current_time() - began}
+
+
+async def crowding() -> dict[str, object]:
+    """Four addresses take all places that there are for unknown ones; then a fifth comes."""
+    async with switch() as (made, port):
+        crowd = [await greeted(port, f"127.0.0.{2 + number // 16}") for number in range(64)]
+        again, _ = await greeted(port, "127.0.0.2")
+        fifth, _ = await greeted(port, "127.0.0.9")
+        await until(lambda: len(made.shaking) <= 64)
+        return {"taken": [met for met, _ in crowd].count(True), "seventeenth": again, "fifth": fifth,
+                "unknown": len(made.shaking)}  # fmt: skip
+
+
+async def listening_late() -> list[str]:
+    """Nobody hears what a switch tells for longer than a second, while what it was dialling is given up."""
+    send, receive = trio.open_memory_channel[Report](1)
+    async with switch() as (other, port), switch(send.send) as (made, _):
+        await made.dial("127.0.0.1", port, other.peer)  # which is told: no more is
+        await made.drop(other.peer)
+        await trio.sleep(1.2)
+        return [type(report).__name__ for report in [await receive.receive(), await _soon(receive)]]
+
+
+async def _soon(receive: trio.MemoryReceiveChannel[Report]) -> Report | None:
+    with trio.move_on_after(2):
+        return await receive.receive()
+    return None
+
+
+async def overflowing() -> list[object]:
+    """An answer for which there is no memory, then another one on the same connection."""
+    async with switch() as (made, port), switch() as (asker, _):
+        await _meet(made, port, asker, "a node")
+        return [await _ask(asker, made.peer, CONTENT, body) for body in (b"huge", b"x")]
+
+
+async def _meet(made: Switch, port: int, asker: Switch, node: str) -> None:
+    await asker.dial("127.0.0.1", port, made.peer)
+    await until(lambda: asker.peer in {connection.peer for connection in made.connections})
+    made.admit(asker.peer, node)
+    asker.admit(made.peer, "another node")
+
+
+async def _ask(asker: Switch, peer: str, protocol: str, body: bytes) -> int | None:
+    try:
+        return (await asker.ask(peer, protocol, body, 100, 5.0))[0]
+    except REFUSALS:
+        return None
+
+
+async def coming_again() -> dict[str, object]:
+    """A node asks 150 times, leaves, and asks 150 times more as another peer."""
+    async with switch() as (made, port):
+        began, statuses, frames = trio.current_time(), list[int | None](), list[object]()
+        for _ in range(2):
+            async with switch() as (asker, _):
+                await _meet(made, port, asker, "a node")
+                statuses += [await _ask(asker, made.peer, CONTENT, b"x") for _ in range(150)]
+                frames += [connection.guard.frames for connection in made.connections if connection.node == "a node"]
+        return {"answered": statuses.count(ANSWERED), "seconds": trio.current_time() - began,
+                "one_bucket_of_frames": all(each is frames[0] for each in frames)}  # fmt: skip
+
+
+async def introducing() -> list[int | None]:
+    """A peer says six times who it is, and is nobody."""
+    async with switch() as (made, port), switch() as (asker, _):
+        await asker.dial("127.0.0.1", port, made.peer)
+        return [await _ask(asker, made.peer, IDENTITY, b"me") for _ in range(6)]
+
+
+async def pinging() -> float:
+    """Seconds that 250 frames of a peer take that does not say who it is."""
+    async with switch() as (made, port), switch() as (asker, _):
+        await asker.dial("127.0.0.1", port, made.peer)
+        (connection,) = asker.connections
+        began = trio.current_time()
+        for number in range(250):
+            await connection.muxed._write_frame(struct.pack(YAMUX_HEADER_FORMAT, 0, TYPE_PING, FLAG_SYN, 0, number))
+        await _ask(asker, made.peer, IDENTITY, b"me")
+        return trio.current_time() - began
+
+
+SCENES: list[Callable[[], Awaitable[object]]] = [
+    knocking, crowding, listening_late, overflowing, coming_again, introducing, pinging,
+]  # fmt: skip
+
+
+async def main() -> None:
+    found = dict[str, object]()
+    for scene in SCENES:
+        with trio.fail_after(30):
+            found[scene.__name__] = await scene()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    trio.run(main)
