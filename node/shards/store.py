@@ -4,9 +4,7 @@ Several stores, also of several processes, may share a folder: everything is nam
 Methods block on the disk, except `have`, `locate` and `manifest`; call them in a thread. They are safe from any thread.
 """
 
-import logging
 import shutil
-import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -14,15 +12,12 @@ from ledger.base import Digest
 from ledger.disk import DISK_FULL
 from node.errors import NotFound, StoreError
 from node.progress import OnProgress
+from node.shards.held import Held
 from node.shards.holding import Holding, Place
-from node.shards.intact import hashes_agree, sizes_agree
-from node.shards.layout import CHECKPOINTS, Layout, disk
+from node.shards.layout import Layout, disk
 from node.shards.manifest import Manifest, build, checkpoint_files
 from node.shards.partial import copy_known, prepare, write
 from node.shards.room import Room
-
-log = logging.getLogger(__name__)
-
 
 Listener = Callable[[Sequence[bytes]], None]  # digests of what has become available; from any thread
 
@@ -34,14 +29,10 @@ class CheckpointStore:
     def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
         """Opens or creates the store; its checkpoints take `quota_bytes` of the disk at most. Raises: StoreError."""
         self._room = Room(folder, quota_bytes)
-        self._holdings: dict[Digest, Holding] = {}  # replaced, never changed: readers need no lock
-        self._intact: frozenset[Digest] = frozenset()  # whole ones whose every byte this store has hashed
         self._listeners: tuple[Listener, ...] = ()
-        self._changing = threading.RLock()
         with disk(f"cannot open the checkpoint store {folder}"):
             self._layout = Layout(folder)
-            for root in self._layout.roots(CHECKPOINTS):
-                self._adopt(root)
+            self._held = Held(self._layout)
 
     @property
     def folder(self) -> Path:
@@ -65,7 +56,7 @@ class CheckpointStore:
             try:
                 staged.mkdir()
                 manifest = build(source, progress, staged)
-                with self._changing:
+                with self._held.changing:
                     self._save_manifest(manifest)
                     return self._publish(manifest, manifest.root, staged).root
             finally:
@@ -74,33 +65,31 @@ class CheckpointStore:
     def complete(self, root: Digest) -> Path | None:
         """The folder of the whole checkpoint, or None while chunks are missing. Publishes it when the last has come.
 
-        What an earlier process or another store published is hashed the first time, and removed if a byte has changed.
+        What an earlier process or another store published is hashed the first time, and removed if a byte has changed;
+        others use the store meanwhile.
 
         Raises: StoreError.
         """
-        with self._changing, disk(f"cannot publish checkpoint {root.hex()}"):
-            holding = self._present(root)
-            if holding is None or not holding.whole:
-                return None
-            if holding.folder != self._layout.whole(root):
-                holding = self._publish(holding.manifest, root, holding.folder)
-            return holding.folder if root in self._intact or self._hashed(holding) else None
+        with disk(f"cannot publish checkpoint {root.hex()}"):
+            while (holding := self._whole(root)) is not None:
+                if self._held.is_intact(root) or self._held.hashed(holding):
+                    return holding.folder
+            return None
 
     def recheck(self, root: Digest) -> bool:
         """Whether the checkpoint is whole here and every byte, hashed now, is what it was; it is removed if not.
 
         Raises: StoreError.
         """
-        with self._changing:
-            self._intact -= {root}
-            return self.complete(root) is not None
+        self._held.doubt(root)
+        return self.complete(root) is not None
 
     def keep(self, roots: Collection[Digest], spare: Sequence[Digest] = ()) -> None:
         """Deletes every checkpoint, whole or not, that is not among `roots`.
 
         Those in `spare` go too as soon as another one needs the room, the first one first. Raises: StoreError.
         """
-        with self._changing, disk(f"cannot evict from {self._layout.folder}"):
+        with self._held.changing, disk(f"cannot evict from {self._layout.folder}"):
             self._room.spare = tuple(spare)
             for root in self._layout.roots() - set(roots):
                 self._evict(root)
@@ -115,15 +104,15 @@ class CheckpointStore:
         Raises: StoreError, also where there is no room.
         """
         root = manifest.root
-        with self._changing, disk(f"cannot begin checkpoint {root.hex()}"):
-            if self._present(root) is not None:
+        with self._held.changing, disk(f"cannot begin checkpoint {root.hex()}"):
+            if self._held.present(root) is not None:
                 return root
             holding = Holding(root, manifest, self._layout.partial(root), whole=False)
             self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
             self._save_manifest(manifest)
             prepare(holding, self._layout.marks(root))
             copy_known(holding, self._layout.marks(root), self.locate)
-            self._holdings = {**self._holdings, root: holding}
+            self._held.put(holding)
         self._announce(
             [digest for verified, digest in zip(holding.verified, holding.digests(), strict=True) if verified]
         )
@@ -136,7 +125,7 @@ class CheckpointStore:
 
     def remember(self, manifest: Manifest) -> None:
         """Keeps the manifest alone. Raises: StoreError."""
-        with self._changing, disk("cannot write a manifest"):
+        with self._held.changing, disk("cannot write a manifest"):
             self._save_manifest(manifest)
 
     def write_chunk(self, root: Digest, file: int, chunk: int, data: bytes | memoryview) -> None:
@@ -147,7 +136,7 @@ class CheckpointStore:
             NotFound: the checkpoint was not begun, or was evicted.
             StoreError: the disk is full or failed.
         """
-        holding = self._holding(root)
+        holding = self._held.get(root)
         if holding.whole:
             return
         try:
@@ -161,7 +150,7 @@ class CheckpointStore:
 
     def manifest(self, root: Digest) -> Manifest:
         """Of a checkpoint that is whole or begun. Raises: NotFound."""
-        return self._holding(root).manifest
+        return self._held.get(root).manifest
 
     def manifest_path(self, root: Digest) -> Path:
         """The file that hashes to `root`; it may be evicted a moment later. Raises: NotFound."""
@@ -172,20 +161,16 @@ class CheckpointStore:
 
     def have(self, root: Digest) -> bytes:
         """Bitmap of verified chunks (`Holding.bitmap`). Raises: NotFound."""
-        return self._holding(root).bitmap()
+        return self._held.get(root).bitmap()
 
     def locate(self, digest: bytes) -> Place | None:
         """(file, offset, length) of a verified chunk of any checkpoint; the file may be renamed a moment later."""
-        for holding in self._holdings.values():
-            if (place := holding.locate(digest)) is not None:
-                return place
-        return None
+        return self._held.locate(digest)
 
     def relocate(self, digest: bytes) -> Place | None:
         """`locate`, when a place was found gone: after a look at what other stores have done to the folder. Blocks."""
-        with self._changing, disk("cannot look at the checkpoint store"):
-            for root in tuple(self._holdings):
-                self._present(root)
+        with self._held.changing, disk("cannot look at the checkpoint store"):
+            self._held.look_again()
         return self.locate(digest)
 
     def subscribe(self, listener: Listener) -> None:
@@ -205,76 +190,41 @@ class CheckpointStore:
                 return write(holding, self._layout.marks(holding.root), file, chunk, data)
             except StoreError as error:
                 full = getattr(error.__cause__, "errno", None) in DISK_FULL
-                with self._changing:
+                with self._held.changing:
                     if not (full and self._room.spare_one(self._evict, holding.root)):
                         raise
 
     def _make_room(self, what: str, size: int, root: Digest | None = None) -> None:
-        with self._changing:
+        with self._held.changing:
             self._room.make(what, size, self._evict, root)
 
     def _evict(self, root: Digest) -> bool:
         """Whether there was anything of it, but for its manifest."""
-        self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
-        self._intact -= {root}
+        self._held.forget(root)
         paths = (self._layout.whole(root), self._layout.partial(root), self._layout.marks(root))
         was_there = any(path.exists() for path in paths)
         for path in (*paths, self._layout.manifest(root)):
             self._layout.remove(path)
         return was_there
 
-    def _holding(self, root: Digest) -> Holding:
-        holding = self._holdings.get(root)
-        if holding is None:
-            raise NotFound(f"checkpoint {root.hex()} is not here")
-        return holding
-
-    def _present(self, root: Digest) -> Holding | None:
-        """The holding of `root` whose folder is still there; another store may have published or evicted it."""
-        holding = self._holdings.get(root)
-        if holding is not None and holding.folder.is_dir():
-            return holding
-        self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
-        return self._adopt(root)
-
-    def _adopt(self, root: Digest) -> Holding | None:
-        """A whole checkpoint that stands in the folder, published by an earlier process or another store."""
-        folder = self._layout.whole(root)
-        if not folder.is_dir():
-            return None
-        manifest = self._layout.load_manifest(root)
-        if manifest is None or not sizes_agree(folder, manifest):
-            self._discard(root)
-            return None
-        self._intact -= {root}
-        return self._hold(Holding(root, manifest, folder, whole=True))
-
-    def _hashed(self, holding: Holding) -> bool:
-        """Whether every byte of a whole checkpoint is what it should be; it is removed if not. Raises: OSError."""
-        if hashes_agree(holding):
-            self._intact |= {holding.root}
-            return True
-        self._discard(holding.root)
-        return False
-
-    def _discard(self, root: Digest) -> None:
-        folder = self._layout.whole(root)
-        log.warning("checkpoint %s is damaged and removed; it is fetched again when needed", folder)
-        self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
-        self._layout.remove(folder)
+    def _whole(self, root: Digest) -> Holding | None:
+        """Where it lies among the whole ones; published now if its last chunk has come."""
+        with self._held.changing:
+            holding = self._held.present(root)
+            if holding is None or not holding.whole:
+                return None
+            if holding.folder == self._layout.whole(root):
+                return holding
+            return self._publish(holding.manifest, root, holding.folder)
 
     def _publish(self, manifest: Manifest, root: Digest, folder: Path) -> Holding:
-        holding = self._hold(Holding(root, manifest, self._layout.publish(manifest, root, folder), whole=True))
-        self._intact |= {root}
+        placed = self._layout.publish(manifest, root, folder)
+        holding = self._held.put(Holding(root, manifest, placed, whole=True), intact=True)
         self._announce(list(holding.digests()))
         return holding
 
     def _save_manifest(self, manifest: Manifest) -> None:
         self._announce([self._layout.save_manifest(manifest)])
-
-    def _hold(self, holding: Holding) -> Holding:
-        self._holdings = {**self._holdings, holding.root: holding}
-        return holding
 
     def _announce(self, digests: Sequence[bytes]) -> None:
         for listener in self._listeners:

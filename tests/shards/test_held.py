@@ -1,0 +1,104 @@
+"""Hashing a whole checkpoint while others use the store, and while what is hashed changes."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ledger.base import Digest
+from node.errors import StoreError
+from node.shards.held import Held
+from node.shards.holding import Holding, Place
+from node.shards.layout import Layout
+from node.shards.manifest import build
+from node.shards.store import CheckpointStore
+from tests.shards.checkpoints import checkpoint, four_chunks
+
+
+class Watched(Holding):
+    """Calls `meanwhile` when its last chunk is about to be hashed."""
+
+    def __init__(self, holding: Holding, meanwhile: Callable[[Path], None]) -> None:
+        super().__init__(holding.root, holding.manifest, holding.folder, whole=True)
+        self._meanwhile = meanwhile
+
+    def place(self, number: int) -> Place:
+        if number == len(self.verified) - 1:
+            self._meanwhile(self.folder)
+        return super().place(number)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Digest:
+    """Of a checkpoint that an earlier process left in the store."""
+    return CheckpointStore(tmp_path / "store").add(four_chunks(tmp_path / "source"))
+
+
+def hashed(tmp_path: Path, root: Digest, meanwhile: Callable[[Path], None]) -> tuple[bool, Held]:
+    held = Held(Layout(tmp_path / "store"))
+    return held.hashed(held.put(Watched(held.get(root), meanwhile))), held
+
+
+def test_others_use_the_store_while_a_whole_checkpoint_is_hashed(tmp_path: Path, root: Digest) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    config = tmp_path / "store" / "checkpoints" / root.hex() / "config"
+    config.unlink()
+    os.mkfifo(config)  # whoever opens it waits for a writer
+    refused: list[StoreError] = []
+
+    def complete() -> None:
+        try:
+            store.complete(root)
+        except StoreError as error:  # there is no seeking in a pipe
+            refused.append(error)
+
+    other = build(checkpoint(tmp_path / "other", config=b"[]"))
+    hashing = threading.Thread(target=complete)
+    using = threading.Thread(target=lambda: (store.begin(other), store.relocate(bytes(32))))
+    hashing.start()
+    time.sleep(0.1)
+    using.start()
+    using.join(5)
+    assert hashing.is_alive() and not using.is_alive()
+    config.open("wb").close()
+    hashing.join(5)
+    assert refused
+
+
+def test_what_was_hashed_counts_as_intact_when_nothing_changed(tmp_path: Path, root: Digest) -> None:
+    agree, held = hashed(tmp_path, root, lambda _: None)
+    assert agree and held.is_intact(root)
+    held.doubt(root)
+    assert not held.is_intact(root)
+
+
+def test_what_was_hashed_does_not_count_when_a_file_was_replaced_meanwhile(tmp_path: Path, root: Digest) -> None:
+    def replaced(folder: Path) -> None:
+        (tmp_path / "new").write_bytes(b"[]")
+        (tmp_path / "new").replace(folder / "config")
+
+    agree, held = hashed(tmp_path, root, replaced)
+    assert not agree and not held.is_intact(root)
+    assert held.present(root) is not None  # hashed again by whoever asks
+    assert CheckpointStore(tmp_path / "store").complete(root) is None
+
+
+def test_nothing_is_removed_when_what_was_hashed_was_still_being_written(tmp_path: Path, root: Digest) -> None:
+    def shortened(folder: Path) -> None:
+        (folder / "weights").chmod(0o644)
+        os.truncate(folder / "weights", 1)
+
+    agree, held = hashed(tmp_path, root, shortened)
+    assert not agree
+    assert held.present(root) is not None
+    assert not held.hashed(held.get(root)) and held.present(root) is None  # it has settled, and is wrong
+
+
+def test_a_checkpoint_is_not_there_when_it_was_evicted_while_it_was_hashed(tmp_path: Path, root: Digest) -> None:
+    other = CheckpointStore(tmp_path / "store")
+    agree, held = hashed(tmp_path, root, lambda _: other.keep([]))
+    assert not agree and not held.is_intact(root)
+    assert held.present(root) is None
