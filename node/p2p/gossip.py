@@ -19,7 +19,7 @@ from blake3 import blake3
 from node.errors import Malformed, NotFound
 from node.p2p.announcements import MAX_BYTES, Announcement, Scope, parse
 from node.p2p.identity import Identities, Stranger
-from node.p2p.limits import Rates
+from node.p2p.limits import MAX_NODES, Rates
 from node.p2p.link import Link
 from node.p2p.protocols import GOSSIP
 from node.p2p.seen import MAX_AGE_SECONDS, Seen
@@ -35,7 +35,6 @@ MAX_FAILURES: Final = 3  # batches in a row that a peer did not take, before it 
 SENDER_PER_SECOND, SENDER_BURST = 100.0, 1_000.0  # messages that the peers of one node may pass on
 ORIGIN_PER_SECOND, ORIGIN_BURST = 5.0, 200.0  # messages that one node may announce
 INVALID_PER_SECOND, MAX_INVALID = 1 / 60, 20.0  # of a node's peers that nobody can have announced, before they are left
-MAX_NODES: Final = 4_096  # whose rates are remembered
 
 LENGTH: Final = struct.Struct("!I")
 

@@ -1,19 +1,20 @@
 """Peers become known: both sides say who they are, and the chain's record says whether they belong."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from ledger.messages import Domain
 from node.errors import Malformed, NotFound
+from node.p2p.addresses import PeerAddress
 from node.p2p.identity import STATEMENT_BYTES, VALID_SECONDS, Identities, Statement, make_statement
+from node.p2p.limits import CORE_PEERS, MAX_PEERS
 from node.p2p.link import Link
 from node.p2p.myself import Myself
 from node.p2p.protocols import IDENTITY
 from node.p2p.service import Known
 
-MAX_PEERS: Final = 128  # identified, at once
 MAX_PEERS_PER_NODE: Final = 2  # that say they are the same node: one that was restarted may still be connected
 INTRODUCTION_SECONDS: Final = 10.0
 
@@ -29,6 +30,7 @@ class Introductions:
     staking: Domain
     identities: Identities
     known: dict[str, Known]
+    bootstrap: Callable[[], Iterable[PeerAddress]]  # for these there is always room
     admitted: Met  # somebody is known now, whoever dialled
     met: Met
     _statement: Statement | None = None
@@ -64,7 +66,9 @@ class Introductions:
         node = self.identities.require(peer, statement)
         if peer not in self.known:
             same = sum(known.node == node for known in self.known.values())
-            if len(self.known) >= MAX_PEERS or same >= MAX_PEERS_PER_NODE:
+            core = any(address.peer == peer for address in self.bootstrap())
+            places = MAX_PEERS if core else MAX_PEERS - CORE_PEERS
+            if len(self.known) >= places or same >= MAX_PEERS_PER_NODE:
                 raise Malformed("no room for another peer")
             self.known[peer] = Known(node)
         self.link().admit(peer, node)

@@ -13,7 +13,8 @@ MAX_BUFFERED_BYTES = 4 * MIB  # sent by one identified peer and not read yet; py
 MAX_UNKNOWN_BUFFERED_BYTES = 64 << 10  # likewise of one that is not identified yet
 MEMORY_BYTES = 1 << 30  # of address space beyond what the process has when it is ready; over it, it ends
 
-MAX_PEERS = 128  # identified, at once; each with
+MAX_PEERS = 128  # identified, at once
+CORE_PEERS = 32  # of these places, that only peers are given whom everybody needs, or whom the user named
 MAX_CONNECTIONS_PER_PEER = 2  # both sides may dial at the same time
 MAX_UNKNOWN = 64  # connections whose peer is not identified yet
 MAX_CONNECTIONS = MAX_PEERS * MAX_CONNECTIONS_PER_PEER + MAX_UNKNOWN
@@ -24,7 +25,7 @@ MAX_REQUESTS = 64  # at once, of all peers
 MAX_ASKS = 64  # that this node waits for at once
 HANDSHAKES_PER_SECOND, HANDSHAKES_BURST = 5.0, 64.0  # of one address: each costs milliseconds of computing
 MAX_ADDRESSES = 1024  # whose rate is remembered
-MAX_NODES = 4_096  # likewise
+MAX_NODES = 4_096  # likewise, and what they announced
 MAX_INTRODUCTIONS = 4  # that a peer may try on one connection: each may cost a signature's recovery
 
 HANDSHAKE_SECONDS = 10.0  # for TCP, Noise and yamux together
@@ -68,7 +69,7 @@ class Bucket:
 
     def _fill(self) -> None:
         now = self.now()
-        self.tokens = min(self.burst, self.tokens + (now - self.filled) * self.rate)
+        self.tokens = min(self.burst, self.tokens + max(0.0, now - self.filled) * self.rate)  # clocks are set back
         self.filled = now
 
 

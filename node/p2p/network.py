@@ -21,7 +21,6 @@ from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, announce
 from node.p2p.book import Book
 from node.p2p.content import Content, Shelf
-from node.p2p.dialling import Dialler
 from node.p2p.gossip import Gossip, split
 from node.p2p.identity import Identities
 from node.p2p.introductions import Introductions
@@ -29,6 +28,7 @@ from node.p2p.link import Link
 from node.p2p.myself import Chain, Myself
 from node.p2p.protocols import CONTENT, FORWARD, IDENTITY, PEERS, REACH
 from node.p2p.reach import Prober, Reach, reached
+from node.p2p.seeking import Seeker
 from node.p2p.service import MAX_TOLD_BYTES, PIECE_SECONDS, Known, Service
 from node.p2p.sources import Bans, Sources, Way
 
@@ -63,7 +63,7 @@ class Network:
     gossip: Gossip = field(init=False)
     book: Book = field(init=False)
     sources: Sources = field(init=False)
-    dialler: Dialler = field(init=False)
+    seeker: Seeker = field(init=False)
     service: Service = field(init=False)
     introductions: Introductions = field(init=False)
     _heartbeat: bytes = b""
@@ -75,11 +75,10 @@ class Network:
         self.book = Book(self.wall, self.chain.is_open)
         self.sources = Sources(self.bans, self.rng)
         self.gossip = Gossip(self._link, self.scope, self.identities, self._hear, self.wall, self.rng)
-        self.dialler = Dialler(self._link, self.peer, lambda: self.known, self._bootstrap, self._others,
-                               self.clock.monotonic, self.rng)  # fmt: skip
-        self.introductions = Introductions(
-            self._link, self.myself, self.staking, self.identities, self.known, self._admitted, self._met
-        )
+        self.seeker = Seeker(self._link, self.peer, lambda: self.known, self._bootstrap, self._others,
+                             self.clock.monotonic, self.rng)  # fmt: skip
+        self.introductions = Introductions(self._link, self.myself, self.staking, self.identities, self.known,
+                                           self._bootstrap, self._admitted, self._met)  # fmt: skip
         prober = Prober(self.session, self.chain.endpoint_of)
         self.service = Service(self._link, self.known, self.book, self.gossip, self.shelf, prober)
 
@@ -98,7 +97,7 @@ class Network:
         """Keeps connections, heartbeats and what is known up to date; runs until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.dialler.run())
+                tasks.create_task(self.seeker.run())
                 tasks.create_task(self._tend())
         finally:
             self.gossip.close()
@@ -149,7 +148,7 @@ class Network:
     # --- Peers come and go
 
     def ready(self) -> None:
-        self.dialler.wake.set()
+        self.seeker.wake.set()
 
     def opened(self, peer: str, dialled: bool) -> None:
         """Whoever dialled says first who it is."""
@@ -159,7 +158,7 @@ class Network:
     def closed(self, peer: str) -> None:
         if self.known.pop(peer, None) is not None:
             self.gossip.remove(peer)
-            self.dialler.wake.set()
+            self.seeker.wake.set()
 
     def lost(self) -> None:
         for peer in list(self.known):
@@ -172,7 +171,7 @@ class Network:
         return await self.service.answer(peer, protocol, body)
 
     def _admitted(self, peer: str) -> None:
-        self.dialler.succeeded(peer)
+        self.seeker.succeeded(peer)
         self.gossip.add(peer, self.known[peer].node, self._heartbeat)
 
     def _met(self, peer: str) -> None:
@@ -197,13 +196,13 @@ class Network:
         return announce(news, self.scope, self.myself.secret, self.introductions.statement(), int(self.wall() * 1000))
 
     def _hear(self, message: Announcement) -> None:
+        if not self.book.add(message):
+            return
         match message.news:
             case NewVersion():
                 self.heard(message.news)
-            case Heartbeat() if self.book.add(message):
-                self.dialler.wake.set()
-            case _:
-                self.book.add(message)
+            case Heartbeat():
+                self.seeker.wake.set()
 
     def endpoints(self) -> dict[Address, str]:
         return {node: url for node, url in self.book.endpoints().items() if node != self.myself.address}

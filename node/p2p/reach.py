@@ -5,7 +5,6 @@ Request: empty. Answer: u8 1 where the asker's own endpoint, as the chain's reco
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +13,7 @@ import aiohttp
 
 from ledger.base import Address
 from node.errors import Malformed, NotFound
-from node.p2p.limits import Bucket
+from node.p2p.limits import Rates
 from node.transport import UNREACHABLE, Timeouts, vet_url
 
 PROBE: Final = Timeouts(connect_seconds=4.0, idle_seconds=4.0, total_seconds=8.0)
@@ -41,16 +40,13 @@ class Prober:
 
     session: aiohttp.ClientSession
     endpoint_of: Callable[[Address], str | None]  # by the chain's record
-    askers: "OrderedDict[Address, Bucket]" = field(default_factory=OrderedDict)
+    askers: Rates = field(default_factory=lambda: Rates(PROBES_PER_SECOND, PROBES_BURST, MAX_ASKERS))
     probes: int = 0
 
     async def answer(self, node: Address) -> bytes:
         """To `node`. Raises: NotFound: it has no endpoint on chain, or asks too often."""
         url = self.endpoint_of(node)
-        bucket = self.askers.setdefault(node, Bucket(PROBES_PER_SECOND, PROBES_BURST))
-        if len(self.askers) > MAX_ASKERS:
-            self.askers.popitem(last=False)
-        if not url or self.probes >= MAX_PROBES or not bucket.take():
+        if not url or self.probes >= MAX_PROBES or not self.askers.of(node).take():
             raise NotFound("no endpoint on chain, or asked too often")
         self.probes += 1
         try:

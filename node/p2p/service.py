@@ -1,5 +1,6 @@
 """What an identified peer may ask of this node, and how much of it."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,29 +11,33 @@ from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
 from node.p2p.content import Piece, Shelf, encode_answer
 from node.p2p.gossip import Gossip, sized
-from node.p2p.limits import MIB, Bucket
+from node.p2p.limits import MAX_NODES, MIB, Rates
 from node.p2p.link import Link
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, PEERS, REACH
 from node.p2p.reach import Prober
 
 MAX_TOLD: Final = 64  # heartbeats in one answer
 MAX_TOLD_BYTES: Final = 256 << 10
-CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one peer, forwarded ones included
-FORWARDS_AT_ONCE: Final = 8
+CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one node, forwarded ones included
+FORWARDS_AT_ONCE: Final = 16
+FORWARDS_PER_NODE: Final = 4  # of these
 PIECE_SECONDS: Final = 20.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Known:
     """An identified peer."""
 
     node: Address
-    content: Bucket = field(default_factory=lambda: Bucket(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES))
+
+
+def _content_rates() -> Rates:
+    return Rates(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES, MAX_NODES)
 
 
 @dataclass(slots=True)
 class Service:
-    """Of one node; `known` are the peers that may ask."""
+    """Of one node; `known` are the peers that may ask. What a node had counts for whatever peer it comes as next."""
 
     link: Callable[[], Link]
     known: Mapping[str, Known]
@@ -40,7 +45,8 @@ class Service:
     gossip: Gossip
     shelf: Shelf
     prober: Prober
-    forwards: int = 0
+    content: Rates = field(default_factory=_content_rates)
+    forwards: Counter[Address] = field(default_factory=Counter)  # under way, by who asked
 
     async def answer(self, peer: str, protocol: str, body: bytes) -> bytes:
         """Raises: Malformed, NotFound, StoreError: it is refused."""
@@ -68,17 +74,19 @@ class Service:
         return b"".join(messages)
 
     async def _content(self, known: Known, wanted: Piece) -> bytes:
-        if not known.content.take(wanted.length):
+        if not self.content.of(known.node).take(wanted.length):
             raise NotFound("too much at once")
         return encode_answer(*await self.shelf.piece(wanted))
 
     async def _forward(self, known: Known, target: bytes, wanted: Piece) -> bytes:
         """Asks a peer that is connected here for a piece, for one that cannot connect to it."""
         found = next((peer for peer in self.known if peer_id_bytes(peer) == target), None)
-        if found is None or self.forwards >= FORWARDS_AT_ONCE or not known.content.take(wanted.length):
+        crowded = self.forwards.total() >= FORWARDS_AT_ONCE or self.forwards[known.node] >= FORWARDS_PER_NODE
+        if found is None or crowded or not self.content.of(known.node).take(wanted.length):
             raise NotFound("that peer is not connected, or too much at once")
-        self.forwards += 1
+        self.forwards[known.node] += 1
         try:
             return await self.link().ask(found, CONTENT, wanted.encode(), seconds=PIECE_SECONDS)
         finally:
-            self.forwards -= 1
+            self.forwards[known.node] -= 1
+            self.forwards += Counter()  # drops those without any

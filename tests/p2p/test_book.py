@@ -1,13 +1,14 @@
 """What is remembered of announcements, and for how long."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledger.base import Address, Digest
 from node.p2p.addresses import PeerAddress, peer_id
 from node.p2p.announcements import Announcement, Heartbeat, Held, News, Offers
-from node.p2p.book import LIVE_SECONDS, MAX_HOLDERS, MAX_NODES, MAX_OFFERS, Book
+from node.p2p.book import LIVE_SECONDS, MAX_HOLDERS, MAX_OFFERS, Book
 from node.p2p.identity import Statement
 from node.p2p.keys import public_key_of
+from node.p2p.limits import MAX_NODES
 from tests.p2p.parts import secret
 
 PEER = peer_id(public_key_of(secret(1)))
@@ -93,3 +94,66 @@ def test_a_node_that_leaves_the_run_is_forgotten() -> None:
     book.forget(lambda _: False)
 
     assert (book.endpoints(), book.having(digest(5))) == ({}, ())
+
+
+def test_what_a_node_holds_counts_for_five_minutes_and_is_forgotten_then() -> None:
+    scene = Scene(now=1000.0)
+    book = scene.book()
+    book.add(said(1, Held(digest(5), 1, b"\x01")))
+    book.add(said(1, Offers((digest(1),))))
+    book.add(said(2, Offers((digest(1),)), at=1100.0))
+
+    scene.now = 1299.0
+    assert (book.having(digest(5)), book.holders(digest(1))) == ((node(1),), (node(1), node(2)))
+    scene.now = 1300.0
+    assert (book.having(digest(5)), book.holders(digest(1))) == ((), (node(2),))
+    scene.now = 1400.0
+    book.forget(lambda _: True)
+    assert not book.held and not book.offers
+
+
+def test_a_file_whose_submission_is_final_is_forgotten() -> None:
+    scene = Scene()
+    book = scene.book()
+    book.add(said(1, Offers((digest(1), digest(2)))))
+
+    scene.closed = frozenset({digest(1)})
+    book.forget(lambda _: True)
+
+    assert list(book.offers) == [digest(2)]
+
+
+def test_who_holds_most_of_a_version_comes_first() -> None:
+    book = Scene().book()
+    for number, bitmap in ((1, b"\x03\x00"), (2, b"\xff\x01"), (3, b"\x0f\x00")):
+        book.add(said(number, Held(digest(5), 9, bitmap)))
+
+    assert book.having(digest(5)) == (node(2), node(3), node(1))
+
+
+def test_a_node_moves_three_times_at_once_and_then_once_a_minute() -> None:
+    """Others connect to where it says that it is: a node that names one door after another would have them knock."""
+    scene = Scene()
+    book = scene.book()
+
+    taken = [book.add(said(1, Heartbeat("", (replace(HERE, port=port),)))) for port in range(1, 11)]
+    assert taken == [True] * 3 + [False] * 7
+    assert [address.port for address in book.addresses()] == [3]
+    assert book.add(said(1, Heartbeat("", (replace(HERE, port=3),))))  # where it was: that it lives is heard
+    assert book.add(said(2, Heartbeat("", (replace(HERE, port=9),))))
+
+    scene.now += 61
+    assert [book.add(said(1, Heartbeat("", (replace(HERE, port=port),)), at=1061)) for port in (4, 5)] == [True, False]
+
+
+def test_another_peer_id_at_the_same_address_is_a_move() -> None:
+    book = Scene().book()
+    peers = [peer_id(public_key_of(secret(number))) for number in range(1, 6)]
+
+    taken = [book.add(replace(said(1, Heartbeat("", (replace(HERE, peer=peer),))), peer=peer)) for peer in peers]
+
+    assert taken == [True] * 3 + [False] * 2
+
+
+def node(number: int) -> Address:
+    return Address(f"0x{number:040x}")

@@ -10,7 +10,7 @@ import pytest
 from ledger.base import Digest, Version
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PeerAddress, peer_id
-from node.p2p.announcements import Announcement, NewVersion, announce
+from node.p2p.announcements import Announcement, NewVersion, Offers, announce
 from node.p2p.gossip import (
     FANOUT,
     MAX_BATCH,
@@ -289,10 +289,9 @@ async def test_a_burst_of_100_messages_reaches_every_node_of_a_line() -> None:
             await left.link.dial(place.address(right))
         await until(lambda: all(len(node.known) >= 1 + (0 < i < 9) for i, node in enumerate(nodes)))
 
-        for version in range(100):
-            nodes[0].announce(NewVersion(Version(version), Digest(bytes([version]) * 32)))
-        heard = [place.heard[node.peer] for node in nodes[1:]]
-        await until(lambda: all(len({news.version for news in each}) == 100 for each in heard))
+        for number in range(100):
+            nodes[0].announce(Offers((Digest(bytes([number]) * 32),)))
+        await until(lambda: all(len(node.book.offers) == 100 for node in nodes[1:]))
 
         assert sum(node.gossip.counts.dropped + node.gossip.counts.throttled for node in nodes) == 0
         assert max(node.gossip.counts.heard for node in nodes[1:]) < 120  # the same is heard once, whatever its ways

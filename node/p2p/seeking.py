@@ -1,8 +1,8 @@
-"""Whom a node dials, and when again: peers that its user named, that the chain names, that other peers told of."""
+"""Whom a node seeks as peers, and when again: those that its user named, the chain names, other peers told of."""
 
 import asyncio
 import random
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +16,6 @@ LOOK_SECONDS: Final = 5.0  # between two looks for somebody to dial
 LEAST_SECONDS: Final = 0.5  # likewise, however much happens
 AT_ONCE: Final = 4
 ENOUGH: Final = 16  # connections, above which only bootstrap peers are dialled
-MOST: Final = 96  # above which nobody is
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 300.0  # before a peer that did not answer is dialled again; doubled
 MAX_REMEMBERED: Final = 4_096
 
@@ -30,8 +29,11 @@ class _Pause:
 
 
 @dataclass(slots=True)
-class Dialler:
-    """`bootstrap` are tried for ever, `others` while there are few connections. Losing all of them ends nothing."""
+class Seeker:
+    """`bootstrap` are tried for ever, `others` while there are few connections. Losing all of them ends nothing.
+
+    A pause is for a peer, wherever it says that it is: nobody has a node knock at one door after another.
+    """
 
     link: Callable[[], Link]
     me: str
@@ -40,7 +42,7 @@ class Dialler:
     others: Sources
     now: Callable[[], float]  # monotonic
     rng: random.Random = field(default_factory=random.Random)
-    pauses: "OrderedDict[PeerAddress, _Pause]" = field(default_factory=OrderedDict)
+    pauses: "OrderedDict[str, _Pause]" = field(default_factory=OrderedDict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -57,32 +59,29 @@ class Dialler:
     def chosen(self) -> list[PeerAddress]:
         """Whom to dial now."""
         connected = set(self.connected())
-        if self.link().address is None or len(connected) >= MOST:
+        if self.link().address is None:
             return []
         first = self._open(self.bootstrap(), connected)
         room = max(0, ENOUGH - len(connected) - len(first))
         more = self._open(self.others(), connected | {address.peer for address in first})
         self.rng.shuffle(more)
-        return (first + more[:room])[: MOST - len(connected)]
+        return first + more[:room]
 
     def _open(self, addresses: Iterable[PeerAddress], connected: set[str]) -> list[PeerAddress]:
-        """Those of `addresses` whose peers are not connected, and are not to be left in peace."""
-        now = self.now()
-        found = {
-            address.peer: address
-            for address in addresses
-            if address.peer not in connected
-            and address.peer != self.me
-            and not ((pause := self.pauses.get(address)) and now < pause.until)
-        }
-        return list(found.values())
+        """One of the `addresses` of each peer that is not connected, and not to be left in peace."""
+        now, found = self.now(), defaultdict[str, list[PeerAddress]](list)
+        for address in addresses:
+            pause = self.pauses.get(address.peer)
+            if address.peer not in connected and address.peer != self.me and not (pause and now < pause.until):
+                found[address.peer].append(address)
+        return [self.rng.choice(each) for each in found.values()]
 
     async def _dial(self, address: PeerAddress) -> None:
         """A peer that answers may still turn out to be nobody: the pause stays until it is known (`succeeded`)."""
-        before = self.pauses.get(address)
+        before = self.pauses.get(address.peer)
         seconds = FIRST_PAUSE_SECONDS if before is None else min(2 * before.seconds, MAX_PAUSE_SECONDS)
-        self.pauses[address] = _Pause(self.now() + seconds * self.rng.uniform(0.8, 1.2), seconds)
-        self.pauses.move_to_end(address)
+        self.pauses[address.peer] = _Pause(self.now() + seconds * self.rng.uniform(0.8, 1.2), seconds)
+        self.pauses.move_to_end(address.peer)
         if len(self.pauses) > MAX_REMEMBERED:
             self.pauses.popitem(last=False)
         try:
@@ -91,6 +90,7 @@ class Dialler:
             return
 
     def succeeded(self, peer: str) -> None:
-        """`peer` is identified: when it is lost, it is dialled again soon."""
-        for address in [address for address in self.pauses if address.peer == peer]:
-            del self.pauses[address]
+        """`peer` is identified: when it is lost, it is dialled again soon, but not as often as it likes."""
+        if peer in self.pauses:
+            soon = self.now() + FIRST_PAUSE_SECONDS
+            self.pauses[peer] = _Pause(min(self.pauses[peer].until, soon), FIRST_PAUSE_SECONDS / 2)

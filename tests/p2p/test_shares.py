@@ -1,0 +1,120 @@
+"""What one node may have of another, beside what its peers may ask of the libp2p process."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from ledger.base import Address, Digest, Version
+from node.errors import Malformed, NotFound
+from node.p2p.addresses import PeerAddress, peer_id, peer_id_bytes
+from node.p2p.announcements import News, NewVersion, announce
+from node.p2p.content import Kind, Piece
+from node.p2p.identity import make_statement
+from node.p2p.keys import public_key_of
+from node.p2p.limits import CORE_PEERS, MAX_PEERS, MIB
+from node.p2p.network import Network
+from node.p2p.protocols import CONTENT, FORWARD, IDENTITY
+from node.p2p.service import FORWARDS_PER_NODE
+from tests.p2p.parts import BLOCK_TIME, SCOPE, STAKING, Town, account, secret, town, until
+
+FILE = Digest(b"\x07" * 32)
+PIECE = Piece(Kind.FILE, FILE, 0)
+
+
+def peer_of(number: int) -> str:
+    return peer_id(public_key_of(secret(number)))
+
+
+async def come(place: Town, at: Network, peer: int, node: int) -> str:
+    """Peer number `peer` says to `at` that it is node number `node`'s."""
+    place.registry.members.add(Address(account(node).address))
+    statement = make_statement(account(node), STAKING, peer_of(peer), BLOCK_TIME)
+    await at.asked(peer_of(peer), IDENTITY, statement.encode())
+    return peer_of(peer)
+
+
+async def test_ordinary_peers_leave_room_for_those_whom_everybody_needs() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        for number in range(2, 2 + MAX_PEERS - CORE_PEERS):
+            await come(place, first, number, number)
+
+        with pytest.raises(Malformed, match="no room"):
+            await come(place, first, 200, 200)
+        place.registry.bootstrap.append(PeerAddress("203.0.113.7", 1, peer_of(201)))
+        await come(place, first, 201, 201)
+
+        assert peer_of(201) in first.known and peer_of(200) not in first.known
+        assert len(first.known) == 97
+
+
+async def test_a_node_that_comes_again_as_another_peer_has_what_was_left_of_its_content() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        refused = list[str]()
+        for peer in (20, 21):  # of the 64 MiB that a node may have at once, each asks for 40, of what is not here
+            asker = await come(place, first, peer, 2)
+            for _ in range(40):
+                with pytest.raises(NotFound) as error:
+                    await first.asked(asker, CONTENT, PIECE.encode())
+                refused.append(str(error.value))
+            first.closed(asker)
+
+        assert PIECE.length == MIB
+        assert 0 < refused.count("too much at once") <= 16  # 8 MiB come each second
+        assert "too much at once" not in refused[:64]
+
+
+@dataclass
+class Slow:
+    """Content that never comes."""
+
+    asked: int = 0
+    forever: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+        self.asked += 1
+        await self.forever.wait()
+        raise NotFound("never")
+
+
+async def test_one_node_has_only_so_many_pieces_forwarded_at_once() -> None:
+    async with town() as place:
+        relay = await place.node(1)
+        slow = Slow()
+        worker = await place.node(3, slow, bootstrap=(place.address(relay),))
+        await until(lambda: worker.peer in relay.known and relay.peer in worker.known)
+        wanted = peer_id_bytes(worker.peer) + PIECE.encode()
+        askers = [await come(place, relay, peer, 2) for peer in (20, 21)]
+
+        waiting = [asyncio.create_task(relay.asked(askers[n % 2], FORWARD, wanted)) for n in range(FORWARDS_PER_NODE)]
+        await until(lambda: slow.asked == FORWARDS_PER_NODE)
+        with pytest.raises(NotFound, match="too much at once"):
+            await relay.asked(askers[0], FORWARD, wanted)
+        other = await come(place, relay, 22, 4)
+        waiting.append(asyncio.create_task(relay.asked(other, FORWARD, wanted)))
+        await until(lambda: slow.asked == FORWARDS_PER_NODE + 1)
+
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert not relay.service.forwards
+
+
+def said(news: News, milliseconds: int) -> bytes:
+    statement = make_statement(account(2), STAKING, peer_of(2), BLOCK_TIME)
+    return announce(news, SCOPE, secret(2), statement, milliseconds)
+
+
+async def test_word_of_a_version_that_is_older_than_the_last_one_is_not_heard() -> None:
+    async with town() as place:
+        first = await place.node(1)
+        place.registry.members.add(Address(account(2).address))
+        now = int(first.wall() * 1000)
+        older, newer = (NewVersion(Version(version), Digest(bytes(32))) for version in (5, 6))
+
+        first.gossip.take(said(newer, now))
+        first.gossip.take(said(older, now - 1))
+
+        assert place.heard[first.peer] == [newer]
