@@ -1,12 +1,11 @@
 """How much of this node one stranger, and all together, may take. Counted per address, in bounded memory."""
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-MAX_REMEMBERED = 4096  # addresses whose rates are remembered; the longest unseen is forgotten first
+from node.buckets import Buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +14,8 @@ class Limits:
 
     The rates are for chunks of 4 MiB at two gigabytes a second, more than a line of 10 Gbit/s carries, so that only
     floods meet them; `request_seconds` is for reading a request and a long poll of 30 s, and for an answer that is no
-    file: those have time of their own (`sending`).
+    file: whoever reads one may take nothing for `grace_seconds`, and reads `least_bytes_per_second` on the average of
+    what it is given: 4 MiB have 86 s.
     """
 
     requests_per_second: float = 500.0
@@ -28,6 +28,8 @@ class Limits:
     connections: int = 1024
     idle_seconds: float = 30.0
     request_seconds: float = 120.0
+    grace_seconds: float = 20.0
+    least_bytes_per_second: float = 64_000.0
 
 
 class TooMany(Exception):
@@ -89,18 +91,18 @@ class Gate:
     """Counts requests and what is sent, by address. For one event loop; not for threads."""
 
     def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits
-        self._requests = _Buckets(limits.requests_per_second, limits.burst, now)
-        self._bytes = _Buckets(limits.bytes_per_second, limits.bytes_burst, now)
+        self.limits = limits
+        self._requests = Buckets(limits.requests_per_second, limits.burst, now)
+        self._bytes = Buckets(limits.bytes_per_second, limits.bytes_burst, now)
         self._active = Crowd(limits.requests, limits.requests_per_address)
 
     @contextmanager
     def request(self, address: str, end: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Counts one request of `address` while it is worked on; `end` breaks it off. Raises: TooMany."""
-        limits = self._limits
-        if wait := self._requests.wait(address, 1):
-            raise TooMany(429, f"more than {limits.requests_per_second:g} requests a second", wait)
-        if wait := self._bytes.wait(address, 0):
+        limits, requests = self.limits, self._requests.of(address)
+        if not requests.take():
+            raise TooMany(429, f"more than {limits.requests_per_second:g} requests a second", requests.wait())
+        if wait := self._bytes.of(address).wait(0):
             raise TooMany(429, f"more than {limits.bytes_per_second / 1e6:g} MB a second", wait)
         if self._active.has_its_most(address):
             raise TooMany(429, f"more than {limits.requests_per_address} requests at once", 1.0)
@@ -114,34 +116,4 @@ class Gate:
 
     def charge(self, address: str, size: int) -> None:
         """Counts `size` bytes that are about to be sent, however many: requests that follow wait for them."""
-        self._bytes.charge(address, size)
-
-
-class _Buckets:
-    """A token bucket for each address."""
-
-    def __init__(self, rate: float, burst: float, now: Callable[[], float]) -> None:
-        self._rate, self._burst, self._now = rate, burst, now
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address: (tokens, when)
-
-    def wait(self, address: str, size: float) -> float:
-        """Seconds until `size` may be taken; it is taken at once where that is 0."""
-        left = self._left(address)
-        if left < size or left < 0:
-            return (size - left) / self._rate
-        self._keep(address, left - size)
-        return 0.0
-
-    def charge(self, address: str, size: float) -> None:
-        """Takes `size`, into debt if need be."""
-        self._keep(address, self._left(address) - size)
-
-    def _left(self, address: str) -> float:
-        tokens, before = self._tokens.get(address, (self._burst, self._now()))
-        return min(self._burst, tokens + (self._now() - before) * self._rate)
-
-    def _keep(self, address: str, tokens: float) -> None:
-        self._tokens[address] = (tokens, self._now())
-        self._tokens.move_to_end(address)
-        if len(self._tokens) > MAX_REMEMBERED:
-            self._tokens.popitem(last=False)
+        self._bytes.of(address).debt(size)

@@ -9,11 +9,9 @@ from aiohttp import web
 
 from node.transport.addresses import address_of
 from node.transport.limits import Gate, TooMany
-from node.transport.uplink import PLACE_SECONDS, STALL_SECONDS, Place, Uplink
+from node.transport.uplink import Place, Uplink
 
 OCTETS = "application/octet-stream"
-GRACE_SECONDS = 20.0  # that a reader may take nothing
-LEAST_BYTES_A_SECOND = 64_000  # that it reads on the average, of what it is given: 4 MiB have 86 s
 PIECE_BYTES = 4 << 20  # in one call where nothing limits the uplink: a whole chunk of weights
 
 Deadlines = dict[asyncio.BaseTransport, asyncio.Timeout]  # of the requests that are being answered, by connection
@@ -28,7 +26,7 @@ async def send_file(
 ) -> web.StreamResponse:
     """Answers with `length` bytes of the file from `offset`, all that follow if None.
 
-    Whoever reads slowly holds a socket buffer, not a file, and below `LEAST_BYTES_A_SECOND` not for long.
+    Whoever reads slowly holds a socket buffer, not a file, and below `Limits.least_bytes_per_second` not for long.
 
     Raises:
         FileNotFoundError: there is no such file; no byte was sent.
@@ -42,7 +40,7 @@ async def send_file(
         response.content_length = size
         async with uplink.place(address) as place:
             if place is None:
-                raise TooMany(503, "this node uploads as much as it may: ask another one", PLACE_SECONDS)
+                raise TooMany(503, "this node uploads as much as it may: ask another one", uplink.place_seconds)
             request.app[GATE].charge(address, size)
             await response.prepare(request)
             await _Sending(request, file, uplink, place).send(offset, size)
@@ -64,6 +62,7 @@ class _Sending:
             raise ConnectionResetError("the peer has gone")
         self._transport = request.transport
         self._deadline = request.app[DEADLINES][request.transport]
+        self._limits = request.app[GATE].limits
         self._file = file
         self._uplink = uplink
         self._place = place
@@ -102,12 +101,12 @@ class _Sending:
     def _latest(self, sent: int, piece: int) -> float:
         """When the reader must have taken `piece`: by all that it was given, and by this piece, so that nobody reads
         fast and then stalls."""
-        for_all = self._since + (sent + piece) / LEAST_BYTES_A_SECOND
-        for_piece = self._loop.time() + piece / LEAST_BYTES_A_SECOND
-        return min(for_all, for_piece) + GRACE_SECONDS
+        rate = self._limits.least_bytes_per_second
+        for_all, for_piece = self._since + (sent + piece) / rate, self._loop.time() + piece / rate
+        return min(for_all, for_piece) + self._limits.grace_seconds
 
     async def _send_watched(self, offset: int, piece: int) -> None:
-        stalled = self._loop.call_later(STALL_SECONDS, self._place.give_up)
+        stalled = self._loop.call_later(self._uplink.stall_seconds, self._place.give_up)
         try:
             await self._send(offset, piece)
         finally:

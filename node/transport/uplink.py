@@ -11,6 +11,8 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from node.buckets import Bucket
+
 PIECE_SECONDS = 0.005  # of the whole uplink that one turn takes: below what a timer is late
 LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 10, 1 << 20
 CATCH_UP_SECONDS = 0.1  # of idle time, or of a busy event loop, that may be made up for
@@ -23,14 +25,31 @@ STALL_SECONDS = 2.0  # after which a reader that takes nothing holds no place an
 class Uplink:
     """For one event loop; not for threads."""
 
-    def __init__(self, bytes_per_second: float | None = None) -> None:
+    def __init__(
+        self,
+        bytes_per_second: float | None = None,
+        *,
+        least_share: float = LEAST_SHARE,
+        place_seconds: float = PLACE_SECONDS,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        """The others are bytes a second of each file, and how long one waits for a place and keeps it."""
         self.bytes_per_second = bytes_per_second
+        self.place_seconds, self.stall_seconds = place_seconds, stall_seconds
         self.sent_bytes = 0  # of files, since this process began
-        self._free_at = float("-inf")  # when what was let go has left, at the limit
+        self._least_share = least_share
         self._turns = _InTurn()
         self._places = _InTurn()
         self._files = 0  # that hold a place
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return None if self._line is None else self._line.rate
+
+    @bytes_per_second.setter
+    def bytes_per_second(self, rate: float | None) -> None:
+        self._line = None if rate is None else Bucket(rate, rate * CATCH_UP_SECONDS)
 
     @property
     def piece_bytes(self) -> int:
@@ -41,7 +60,7 @@ class Uplink:
     @property
     def most_files(self) -> int:
         """On their way at once."""
-        return max(LEAST_FILES, int((self.bytes_per_second or 0) / LEAST_SHARE))
+        return max(LEAST_FILES, int((self.bytes_per_second or 0) / self._least_share))
 
     async def turn(self, address: str, size: int) -> None:
         """Returns when `size` bytes more may leave for `address`."""
@@ -53,7 +72,7 @@ class Uplink:
 
     @asynccontextmanager
     async def place(self, address: str) -> AsyncIterator["Place | None"]:
-        """For one file while it is sent; None where none has become free in `PLACE_SECONDS`."""
+        """For one file while it is sent; None where none has become free in `place_seconds`."""
         if self.bytes_per_second is None or self._files < self.most_files:
             self._files += 1
         elif not await self._has_place(address):
@@ -68,7 +87,7 @@ class Uplink:
     async def _has_place(self, address: str) -> bool:
         free = self._places.join(address, 1)
         try:
-            async with asyncio.timeout(PLACE_SECONDS):
+            async with asyncio.timeout(self.place_seconds):
                 await free
             return True
         except TimeoutError:
@@ -83,13 +102,11 @@ class Uplink:
         self._files -= 1 - self._places.next()
 
     def _let_go(self) -> None:
-        loop = asyncio.get_running_loop()
-        rate = self.bytes_per_second
-        while rate is not None and self._turns and self._free_at <= loop.time():
-            size = self._turns.next()
-            self._free_at = max(self._free_at, loop.time() - CATCH_UP_SECONDS) + size / rate
-        if self._turns and self._timer is None:
-            self._timer = loop.call_at(self._free_at, self._on_time)
+        line = self._line
+        while line is not None and self._turns and not line.wait(0):
+            line.debt(self._turns.next())
+        if line is not None and self._turns and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(line.wait(0), self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None

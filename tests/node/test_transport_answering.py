@@ -10,9 +10,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from node.buckets import MAX_REMEMBERED
 from node.errors import ConfigError, Malformed, NotFound, StoreError
 from node.transport import Limits, make_app, problem, read_limited, serve, session
-from node.transport.limits import MAX_REMEMBERED, Gate, TooMany
+from node.transport.limits import Gate, TooMany
 from tests.node.http_servers import ok, serving
 
 
@@ -98,7 +99,7 @@ async def test_requests_are_refused_when_too_many_wait_at_once() -> None:
             assert response.status == 200
 
 
-def test_a_bucket_refills_when_time_passes() -> None:
+def test_an_address_is_let_in_again_when_time_passes() -> None:
     now = 0.0
     gate = Gate(Limits(requests_per_second=2, burst=1), lambda: now)
 
@@ -120,7 +121,7 @@ def test_few_addresses_are_remembered_when_many_come() -> None:
         with gate.request(str(number)):
             pass
         gate.charge(str(number), 1)
-    assert len(gate._requests._tokens) == len(gate._bytes._tokens) == MAX_REMEMBERED
+    assert len(gate._requests) == len(gate._bytes) == MAX_REMEMBERED
     assert len(gate._active) == 0
 
 

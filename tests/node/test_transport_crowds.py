@@ -151,12 +151,9 @@ async def test_a_file_on_its_way_is_closed_when_its_reader_has_to_give_way(tmp_p
             writer.transport.abort()
 
 
-async def test_a_reader_that_stalls_is_cut_off_and_one_that_is_slow_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("node.transport.sending.GRACE_SECONDS", 0.5)
-    monkeypatch.setattr("node.transport.sending.LEAST_BYTES_A_SECOND", 16 << 20)
-    async with serving(tmp_path, Limits(request_seconds=0.3)) as port:
+async def test_a_reader_that_stalls_is_cut_off_and_one_that_is_slow_is_not(tmp_path: Path) -> None:
+    limits = Limits(request_seconds=0.3, grace_seconds=0.5, least_bytes_per_second=16 << 20)
+    async with serving(tmp_path, limits) as port:
         stalled = await opened(port, ATTACKER, "/big")
         reader, writer = await opened(port, OTHER, "/big")
         began, received = time.monotonic(), 0

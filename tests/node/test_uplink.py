@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from node.transport import Uplink, make_app, send_file, serve
-from node.transport import uplink as uplink_module
 
 FILE_BYTES = 4 << 20
 
@@ -112,12 +111,11 @@ async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
     assert time.monotonic() - began < 0.5
 
 
-async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told_to_ask_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told_to_go_elsewhere(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(uplink_module, "PLACE_SECONDS", 0.2)
     async with (
-        serving_file(tmp_path, Uplink(500_000)) as port,  # five at 100 kB/s each
+        serving_file(tmp_path, Uplink(500_000, place_seconds=0.2)) as port,  # five at 100 kB/s each
         reading(*(readers := [Reader(port) for _ in range(5)])),
     ):
         await asyncio.sleep(0.3)
@@ -130,10 +128,8 @@ async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told
     assert all(reader.received for reader in readers)
 
 
-async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.transport.sending.STALL_SECONDS", 0.2)
-    uplink = Uplink(1e9)
-    monkeypatch.setattr(Uplink, "most_files", 4)
+async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path) -> None:
+    uplink = Uplink(1e9, least_share=250e6, stall_seconds=0.2)  # four files at once
     big = 64 << 20  # more than socket buffers take
     async with serving_file(tmp_path, uplink) as port:
         (tmp_path / "file").write_bytes(bytes(big))
