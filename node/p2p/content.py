@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from ledger.base import Digest
-from node.errors import Malformed, NotFound
+from node.errors import Malformed
 from node.p2p.limits import MIB
 
 PIECE_BYTES: Final = MIB  # in flight on one stream
@@ -59,18 +59,11 @@ class Content:
     require: Callable[[bytes], None]  # raises Malformed where it is something else; may block
 
 
-class Shelf(Protocol):
+class PieceSource(Protocol):
     """What a role holds for others."""
 
     async def piece(self, wanted: Piece) -> tuple[int, bytes]:
         """Size of the whole, and the piece. Raises: NotFound, StoreError."""
-
-
-class EmptyShelf:
-    """Of a role that holds nothing."""
-
-    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
-        raise NotFound("this node holds none")
 
 
 def encode_answer(size: int, data: bytes) -> bytes:

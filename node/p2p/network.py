@@ -20,7 +20,7 @@ from node.log import event
 from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, announce
 from node.p2p.book import Book
-from node.p2p.content import Content, Shelf
+from node.p2p.content import Content, PieceSource
 from node.p2p.gossip import Gossip, split
 from node.p2p.identity import Identities
 from node.p2p.introductions import Introductions
@@ -48,7 +48,7 @@ class Network:
     scope: Scope
     staking: Domain
     chain: Chain
-    shelf: Shelf
+    pieces: PieceSource
     clock: Clock
     session: aiohttp.ClientSession
     heard: Callable[[NewVersion], None]
@@ -80,7 +80,7 @@ class Network:
         self.introductions = Introductions(self._link, self.myself, self.staking, self.identities, self.known,
                                            self._bootstrap, self._admitted, self._met)  # fmt: skip
         prober = Prober(self.session, self.chain.endpoint_of)
-        self.service = Service(self._link, self.known, self.book, self.gossip, self.shelf, prober)
+        self.service = Service(self._link, self.known, self.book, self.gossip, self.pieces, prober)
 
     def _link(self) -> Link:
         return self.link

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ledger.base import Address
+from node.buckets import Rates
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
-from node.p2p.content import Piece, Shelf, encode_answer
+from node.p2p.content import Piece, PieceSource, encode_answer
 from node.p2p.gossip import Gossip, sized
-from node.p2p.limits import MAX_NODES, MIB, Rates
+from node.p2p.limits import MAX_NODES, MIB
 from node.p2p.link import Link
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, PEERS, REACH
 from node.p2p.reach import Prober
@@ -43,7 +44,7 @@ class Service:
     known: Mapping[str, Known]
     book: Book
     gossip: Gossip
-    shelf: Shelf
+    pieces: PieceSource
     prober: Prober
     content: Rates = field(default_factory=_content_rates)
     forwards: Counter[Address] = field(default_factory=Counter)  # under way, by who asked
@@ -76,7 +77,7 @@ class Service:
     async def _content(self, known: Known, wanted: Piece) -> bytes:
         if not self.content.of(known.node).take(wanted.length):
             raise NotFound("too much at once")
-        return encode_answer(*await self.shelf.piece(wanted))
+        return encode_answer(*await self.pieces.piece(wanted))
 
     async def _forward(self, known: Known, target: bytes, wanted: Piece) -> bytes:
         """Asks a peer that is connected here for a piece, for one that cannot connect to it."""

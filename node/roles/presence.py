@@ -29,7 +29,7 @@ from node.p2p.sidecar import Sidecar
 from node.record import Record
 from node.roles.directory import belongs, core, staked, url_of
 from node.roles.member import Member
-from node.roles.shelf import RoleShelf
+from node.roles.pieces import HeldPieces
 from node.rollouts.store import RolloutStore
 from node.shards.bans import Bans
 
@@ -99,7 +99,7 @@ def _network(member: Member, key: LocalAccount, taken: Listening, url: str, bans
     myself = Myself(key, taken.secret, url, urlsplit(url).hostname or None, named)
     return Network(
         myself, Scope(member.domain, member.run.id), Domain(member.ledger.chain_id, member.ledger.staking),
-        _chain(member.record), RoleShelf(member), member.clock, member.peers.session, member.told_of, bans,
+        _chain(member.record), HeldPieces(member), member.clock, member.peers.session, member.told_of, bans,
     )  # fmt: skip
 
 

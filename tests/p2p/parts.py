@@ -15,7 +15,7 @@ from node.clock import SystemClock
 from node.errors import NotFound
 from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import NewVersion, Scope
-from node.p2p.content import Piece, Shelf
+from node.p2p.content import Piece, PieceSource
 from node.p2p.link import Wire
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
@@ -66,7 +66,7 @@ class Registry:
 
 
 class Holding:
-    """A shelf with given content."""
+    """Given content, and how many pieces of it were asked for."""
 
     def __init__(self, **files: bytes) -> None:
         self.content: dict[Digest, bytes] = {Digest(bytes.fromhex(name[1:])): data for name, data in files.items()}
@@ -92,7 +92,13 @@ class Town:
     heard: dict[str, list[NewVersion]] = field(default_factory=dict)
 
     async def node(
-        self, number: int, shelf: Shelf | None = None, *, inbound: bool = True, member: bool = True, **options: object
+        self,
+        number: int,
+        held: PieceSource | None = None,
+        *,
+        inbound: bool = True,
+        member: bool = True,
+        **options: object,
     ) -> Network:
         who = account(number)
         if member:
@@ -101,7 +107,7 @@ class Town:
         myself = Myself(who, secret(number), **where)  # type: ignore[arg-type]
         heard = self.heard.setdefault(myself.peer, [])
         network = Network(
-            myself, SCOPE, STAKING, self.registry.chain(), shelf or Holding(), SystemClock(), self.http, heard.append,
+            myself, SCOPE, STAKING, self.registry.chain(), held or Holding(), SystemClock(), self.http, heard.append,
             Bans(),
         )  # fmt: skip
         network.link = self.wire.link(network.peer, network, inbound=inbound)

@@ -135,8 +135,8 @@ async def test_a_file_comes_by_stream_from_who_offers_it() -> None:
 async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> None:
     async with town() as place:
         relay = await place.node(1)
-        shelf = Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA)
-        worker = await place.node(2, shelf, inbound=False, bootstrap=(place.address(relay),))
+        held = Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA)
+        worker = await place.node(2, held, inbound=False, bootstrap=(place.address(relay),))
         asker = await place.node(3, inbound=False, bootstrap=(place.address(relay),))
         await until(lambda: knows(relay, worker) and knows(relay, asker) and bool(asker.book.live()))
         await until(lambda: account(2).address in asker.book.heartbeats)
@@ -144,7 +144,7 @@ async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> No
         got = await asker.fetch(wanted(), [Address(account(2).address)])
 
         assert got == DATA and worker.peer not in asker.known
-        assert shelf.asked == 3
+        assert held.asked == 3
 
 
 async def test_a_relay_asks_only_peers_that_are_connected_and_only_for_content() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ledger.base import Address, Digest
 from node.errors import Malformed, NotFound
-from node.p2p.content import PIECE_BYTES, SIZE, Content, Kind, Piece, Shelf
+from node.p2p.content import PIECE_BYTES, SIZE, Content, Kind, Piece, PieceSource
 from node.p2p.network import Network
 from node.p2p.protocols import CONTENT
 from node.p2p.sources import LEAST_BYTES_S, Sources, Way
@@ -30,9 +30,9 @@ def wanted(limit: int = len(DATA)) -> Content:
 
 
 def holding(data: bytes) -> Holding:
-    shelf = Holding()
-    shelf.content[FILE] = data
-    return shelf
+    held = Holding()
+    held.content[FILE] = data
+    return held
 
 
 def node(number: int) -> Address:
@@ -50,10 +50,10 @@ class Stalling:
         raise NotFound("never")
 
 
-async def asker(place: Town, *shelves: Shelf) -> tuple[Network, list[Address]]:
-    """One that is connected with holders of `shelves`, and those."""
+async def asker(place: Town, *contents: PieceSource) -> tuple[Network, list[Address]]:
+    """One that is connected with holders of `contents`, and those."""
     first = await place.node(1)
-    holders = [await place.node(n, shelf, bootstrap=(place.address(first),)) for n, shelf in enumerate(shelves, 2)]
+    holders = [await place.node(n, held, bootstrap=(place.address(first),)) for n, held in enumerate(contents, 2)]
     await until(lambda: all(one.peer in first.known and first.peer in one.known for one in holders))
     return first, [one.myself.address for one in holders]
 
@@ -70,7 +70,7 @@ async def test_who_hands_over_other_bytes_is_banned_and_the_next_is_asked() -> N
             first.sources = Sources(first.bans, first.rng)
 
         assert all(liar in first.bans for liar in liars) and honest not in first.bans
-        assert [shelf.asked for shelf in lies] == [3, 1, 3]  # once each; the second says at once that it has more
+        assert [held.asked for held in lies] == [3, 1, 3]  # once each; the second says at once that it has more
         with pytest.raises(NotFound):
             await first.fetch(wanted(), liars)
 
@@ -83,7 +83,7 @@ async def test_who_stalls_is_given_up_in_time_and_asked_last_from_then_on() -> N
         while not slow.asked:  # it is drawn first before long
             first.sources = Sources(first.bans, random.Random(), first_seconds=0.2)
             assert await first.fetch(wanted(), [stalling, honest]) == DATA
-        for _ in range(20):
+        for _ in range(8):
             assert await first.fetch(wanted(), [stalling, honest]) == DATA
 
         assert slow.asked == 1 and stalling not in first.bans
