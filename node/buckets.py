@@ -45,26 +45,21 @@ class Bucket:
         self.filled = now
 
 
-class Buckets:
-    """A bucket for each name, in bounded memory."""
+@dataclass(slots=True)
+class Rates:
+    """A bucket for each of `most` who took something lately, by name: connections end, what they took stays."""
 
-    def __init__(
-        self,
-        rate: float,
-        burst: float,
-        now: Callable[[], float] = time.monotonic,
-        most: int = MAX_REMEMBERED,
-    ) -> None:
-        self._rate, self._burst, self._now, self._most = rate, burst, now, most
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()  # the longest unseen first
+    rate: float
+    burst: float
+    most: int = MAX_REMEMBERED
+    now: Callable[[], float] = time.monotonic
+    buckets: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)
 
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def of(self, name: str) -> Bucket:
-        bucket = self._buckets.get(name) or Bucket(self._rate, self._burst, self._now)
-        self._buckets[name] = bucket
-        self._buckets.move_to_end(name)
-        if len(self._buckets) > self._most:
-            self._buckets.popitem(last=False)
-        return bucket
+    def of(self, who: str) -> Bucket:
+        """Of whom took nothing for longest, nothing is remembered where there is no room."""
+        if who not in self.buckets:
+            self.buckets[who] = Bucket(self.rate, self.burst, self.now)
+        self.buckets.move_to_end(who)
+        if len(self.buckets) > self.most:
+            self.buckets.popitem(last=False)
+        return self.buckets[who]

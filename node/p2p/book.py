@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from ledger.base import Address, Digest
+from node.buckets import Rates
 from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import Announcement, Heartbeat, Held, Offers
-from node.p2p.limits import MAX_NODES, Rates
+from node.p2p.limits import MAX_NODES
 
 MAX_OFFERS: Final = 8_192  # commitments; the longest unheard of goes first
 MAX_HOLDERS: Final = 8  # remembered of one commitment

@@ -16,6 +16,7 @@ from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
 from libp2p.stream_muxer.yamux.yamux import Yamux, YamuxStream
 from libp2p.transport.upgrader import TransportUpgrader
 
+from node.buckets import Bucket
 from node.errors import Malformed
 from node.p2p.guard import ExactStream, Guard
 from node.p2p.limits import (
@@ -23,7 +24,6 @@ from node.p2p.limits import (
     MAX_INTRODUCTIONS,
     MAX_REQUESTS_PER_PEER,
     REQUEST_SECONDS,
-    Bucket,
 )
 from node.p2p.messages import BUSY
 from node.p2p.protocols import IDENTITY, PROTOCOLS

@@ -16,10 +16,11 @@ from typing import Final
 
 from blake3 import blake3
 
+from node.buckets import Rates
 from node.errors import Malformed, NotFound
 from node.p2p.announcements import MAX_BYTES, Announcement, Scope, parse
 from node.p2p.identity import Identities, Stranger
-from node.p2p.limits import MAX_NODES, Rates
+from node.p2p.limits import MAX_NODES
 from node.p2p.link import Link
 from node.p2p.protocols import GOSSIP
 from node.p2p.seen import MAX_AGE_SECONDS, Seen

@@ -13,6 +13,7 @@ from libp2p.io.abc import ReadWriteCloser
 from libp2p.io.exceptions import ConnectionClosedError
 from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT, Yamux
 
+from node.buckets import Bucket
 from node.p2p.limits import (
     IDLE_SECONDS,
     MAX_BUFFERED_BYTES,
@@ -22,7 +23,6 @@ from node.p2p.limits import (
     UNKNOWN_FRAMES_BURST,
     UNKNOWN_FRAMES_PER_SECOND,
     WRITE_SECONDS,
-    Bucket,
 )
 
 

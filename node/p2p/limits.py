@@ -1,10 +1,5 @@
 """What one peer, and all together, may take of the libp2p process: sizes, numbers, times."""
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 MIB = 1 << 20
 MAX_BODY_BYTES = MIB + 1024  # of a request or an answer: a piece of content, and its head
 MAX_SECURE_BYTES = 64 << 10  # read at once of the bare connection: what Noise has in one message, and less before it
@@ -38,56 +33,3 @@ DIAL_SECONDS = 10.0
 REQUESTS_PER_SECOND, REQUESTS_BURST = 20.0, 200.0  # of one node; a burst of announcements is a few batches
 FRAMES_PER_SECOND, FRAMES_BURST = 2_000.0, 4_000.0  # of one node; a MiB is 17 frames
 UNKNOWN_FRAMES_PER_SECOND, UNKNOWN_FRAMES_BURST = 50.0, 200.0  # of one connection; to say who one is takes 10
-
-
-@dataclass(slots=True)
-class Bucket:
-    """So many tokens a second, saved up to `burst`."""
-
-    rate: float
-    burst: float
-    now: Callable[[], float] = time.monotonic
-    tokens: float = field(init=False)
-    filled: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tokens, self.filled = self.burst, self.now()
-
-    def take(self, count: float = 1.0) -> bool:
-        """Whether there were `count` tokens; they are gone then."""
-        self._fill()
-        if self.tokens < count:
-            return False
-        self.tokens -= count
-        return True
-
-    def debt(self, count: float = 1.0) -> float:
-        """Takes `count` tokens in any case; the seconds until what was taken too much is there again."""
-        self._fill()
-        self.tokens -= count
-        return max(0.0, -self.tokens / self.rate)
-
-    def _fill(self) -> None:
-        now = self.now()
-        self.tokens = min(self.burst, self.tokens + max(0.0, now - self.filled) * self.rate)  # clocks are set back
-        self.filled = now
-
-
-@dataclass(slots=True)
-class Rates:
-    """A bucket for each of `most` who took something lately, by name: connections end, what they took stays."""
-
-    rate: float
-    burst: float
-    most: int
-    now: Callable[[], float] = time.monotonic
-    buckets: "OrderedDict[str, Bucket]" = field(default_factory=OrderedDict)
-
-    def of(self, who: str) -> Bucket:
-        """Of whom took nothing for longest, nothing is remembered where there is no room."""
-        if who not in self.buckets:
-            self.buckets[who] = Bucket(self.rate, self.burst, self.now)
-        self.buckets.move_to_end(who)
-        if len(self.buckets) > self.most:
-            self.buckets.popitem(last=False)
-        return self.buckets[who]

@@ -12,8 +12,8 @@ from typing import Final
 import aiohttp
 
 from ledger.base import Address
+from node.buckets import Rates
 from node.errors import Malformed, NotFound
-from node.p2p.limits import Rates
 from node.transport import UNREACHABLE, Timeouts, vet_url
 
 PROBE: Final = Timeouts(connect_seconds=4.0, idle_seconds=4.0, total_seconds=8.0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 from libp2p.transport.upgrader import TransportUpgrader
 
+from node.buckets import Rates
 from node.errors import Malformed
 from node.p2p.connection import Connection, Handler, secured
 from node.p2p.limits import (
@@ -28,7 +29,6 @@ from node.p2p.limits import (
     MAX_UNKNOWN_PER_ADDRESS,
     REQUESTS_BURST,
     REQUESTS_PER_SECOND,
-    Rates,
 )
 from node.p2p.messages import Closed, Opened, Report
 from node.p2p.streams import REFUSALS

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from node.buckets import Buckets
+from node.buckets import Rates
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Gate:
 
     def __init__(self, limits: Limits, now: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
-        self._requests = Buckets(limits.requests_per_second, limits.burst, now)
-        self._bytes = Buckets(limits.bytes_per_second, limits.bytes_burst, now)
+        self._requests = Rates(limits.requests_per_second, limits.burst, now=now)
+        self._bytes = Rates(limits.bytes_per_second, limits.bytes_burst, now=now)
         self._active = Crowd(limits.requests, limits.requests_per_address)
 
     @contextmanager

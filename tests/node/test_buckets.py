@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.buckets import Bucket, Buckets
+from node.buckets import Bucket, Rates
 
 
 class Clock:
@@ -44,9 +44,9 @@ def test_nothing_is_taken_away_when_the_clock_is_set_back() -> None:
 
 
 def test_each_name_has_its_own_and_the_longest_unseen_is_forgotten_when_there_are_too_many() -> None:
-    buckets = Buckets(rate=1.0, burst=1.0, now=Clock(), most=2)
-    assert [buckets.of(name).take() for name in ("a", "b", "a", "b")] == [True, True, False, False]
-    buckets.of("a")
-    assert buckets.of("c").take() and len(buckets) == 2
-    assert not buckets.of("a").take()
-    assert buckets.of("b").take()  # begun anew
+    rates = Rates(rate=1.0, burst=1.0, most=2, now=Clock())
+    assert [rates.of(name).take() for name in ("a", "b", "a", "b")] == [True, True, False, False]
+    rates.of("a")
+    assert rates.of("c").take() and len(rates.buckets) == 2
+    assert not rates.of("a").take()
+    assert rates.of("b").take()  # begun anew

@@ -121,7 +121,7 @@ def test_few_addresses_are_remembered_when_many_come() -> None:
         with gate.request(str(number)):
             pass
         gate.charge(str(number), 1)
-    assert len(gate._requests) == len(gate._bytes) == MAX_REMEMBERED
+    assert len(gate._requests.buckets) == len(gate._bytes.buckets) == MAX_REMEMBERED
     assert len(gate._active) == 0
 
 
