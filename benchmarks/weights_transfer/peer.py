@@ -5,7 +5,8 @@
 Answers every line of input with one of output: `{"add": PATH}`, `{"fetch": ROOT, "sources": [URL, ...]}`
 (with "me" where others know it by another URL than where it listens), `{"idle": 1}`
 (memory and processor time count from here), `{"figures": 1}`. That share of the chunks it serves is wrong. With --note
-every right chunk that came is a line of FOLDER/came, its digest, and every source it banned one of FOLDER/banned.
+every right chunk that came is a line of FOLDER/came, its digest, and every wrong one a line of FOLDER/wrong, the digest
+that it should have had.
 """
 
 from __future__ import annotations
@@ -46,9 +47,8 @@ class Noting(CheckpointStore):
 
     def write_chunk(self, root: Digest, file: int, chunk: int, data: bytes | memoryview) -> None:
         digest = self.manifest(root).files[file].chunks[chunk]
-        if blake3(data).digest() == digest:
-            with (self.notes / "came").open("a") as notes:
-                notes.write(digest.hex() + "\n")
+        with (self.notes / ("came" if blake3(data).digest() == digest else "wrong")).open("a") as notes:
+            notes.write(digest.hex() + "\n")
         super().write_chunk(root, file, chunk, data)
 
 

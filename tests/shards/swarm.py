@@ -55,6 +55,10 @@ class Node:
         path = self.folder / "came"
         return Counter(path.read_text().split() if path.exists() else ())
 
+    def lied_to(self) -> bool:
+        """Whether a wrong chunk came, in any life."""
+        return (self.folder / "wrong").exists()
+
     def banned(self) -> set[str]:
         path = self.folder / "store" / "banned"
         return {json.loads(line)["source"] for line in path.read_text().splitlines()} if path.exists() else set()
@@ -87,14 +91,23 @@ class Swarm:
 
 
 async def churn(
-    folder: Path, source: Path, honest: int, liars: int, kills: int, pause_seconds: float, megabytes_s: float, seed: int
+    folder: Path,
+    source: Path,
+    honest: int,
+    liars: int,
+    kills: int,
+    pause_seconds: float,
+    megabytes_s: float,
+    seed: int,
+    lies: float = 0.1,
 ) -> Swarm:
     """The swarm after so many kills, and after every honest node has ended its download. Its processes are gone then.
+    `lies` is the share of wrong chunks of what liars send.
 
     Raises: TimeoutError, in the caller's time limit.
     """
     nodes = [Node(folder / f"honest-{number}", ("--note",)) for number in range(honest)]
-    lying = [Node(folder / f"liar-{number}", ("--lies", "0.1")) for number in range(liars)]
+    lying = [Node(folder / f"liar-{number}", ("--lies", str(lies))) for number in range(liars)]
     swarm = Swarm(source, [*nodes, *lying], nodes, build(source).root, random.Random(seed))
     origin = Node(folder / "origin")
     helpers = [await origin.begin()]
