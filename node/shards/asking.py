@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from mmap import mmap
 from types import MappingProxyType
 
 from blake3 import blake3
@@ -27,7 +28,7 @@ class Asker:
 
     async def manifest(self, source: str, root: Digest, wait_seconds: int = 0) -> Manifest | None:
         """The manifest that hashes to `root`. Raises: Malformed, if that one is over a limit: no source is to blame."""
-        room = memoryview(bytearray(MAX_MANIFEST_BYTES))  # of which what is not written to takes no memory
+        room = memoryview(mmap(-1, MAX_MANIFEST_BYTES))  # of which what is not written to takes no memory
         data = await self._get(source, f"manifests/{root.hex()}", room, wait_seconds=wait_seconds)
         if data is None:
             return None
