@@ -15,6 +15,7 @@ Version = NewType("Version", int)
 
 WHOLE_FILE = 2**32 - 1  # the leaf that stands for the whole file in a `Fault`
 UNDECIDED = 255  # the check in `Voided` where a report found no quorum
+MAX_URL_BYTES = 256  # of an endpoint; protocol, "Contract surface"
 TOKEN_UNIT = 10**18  # base units of one stake token: 18 decimals, OpenZeppelin's ERC20
 NOBODY = Address("0x" + "00" * 20)  # what the contracts have where there is no address
 

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
+from ledger.base import MAX_URL_BYTES
 from node.errors import ConfigError
 
 APP = "intellect-node"
-MAX_URL_BYTES = 256  # of an endpoint; protocol, "Contract surface"
 
 
 @dataclass(frozen=True, slots=True)

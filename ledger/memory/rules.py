@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from ledger.base import (
+    MAX_URL_BYTES,
     NOBODY,
     Address,
     Block,
@@ -29,7 +30,6 @@ from ledger.memory.blocks import Call
 from ledger.memory.staking import Staking, Token
 
 MAX_VALIDATORS: Final = 32  # Runs.MAX_VALIDATORS
-MAX_URL_BYTES: Final = 256  # protocol, "Contract surface"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from ledger.base import Digest, Version
+from ledger.base import MAX_URL_BYTES, Digest, Version
 from ledger.messages import Domain
 from node.errors import Malformed
 from node.p2p.addresses import MAX_ADDRESS_CHARACTERS, PeerAddress, parse_multiaddr, peer_id
@@ -22,7 +22,6 @@ TAG: Final = b"in/announcement/1"
 FORMAT: Final = 1
 HEAD: Final = struct.Struct(f"!BBQQ{KEY_BYTES}s{STATEMENT_BYTES}sI")
 MAX_PAYLOAD_BYTES: Final = MAX_BYTES - HEAD.size - SIGNATURE_BYTES
-MAX_URL_BYTES: Final = 256  # protocol, "Contract surface"
 MAX_ADDRESSES: Final = 4
 MAX_BITMAP_BYTES: Final = 32 << 10  # of chunks of 4 MiB: a terabyte of weights
 MAX_COMMITMENTS: Final = 1024

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
+from ledger.base import MAX_URL_BYTES
 from node.errors import Malformed
 from node.transport.addresses import is_literal, is_public
 from node.transport.dialing import Resolver, socket_factory
 
-MAX_URL_BYTES = 256  # an endpoint on chain is at most so long; protocol, "Contract surface"
 READ_BUFFER_BYTES = 1 << 20  # of one connection; a 4 MiB chunk then takes few wake-ups
 
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)

@@ -1,0 +1,65 @@
+"""Where a role's libp2p begins, and whom it takes for what: the chain's record says both, never a peer."""
+
+import random
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from eth_account.signers.local import LocalAccount
+
+from ledger.base import MAX_URL_BYTES, Address
+from ledger.messages import Domain
+from node.p2p.addresses import PeerAddress, parse_multiaddr, split_endpoint, with_fragment
+from node.p2p.announcements import Scope
+from node.p2p.listening import Listening
+from node.p2p.myself import Chain, Myself
+from node.p2p.network import Network
+from node.record import Record
+from node.roles.directory import belongs, core, staked, url_of
+from node.roles.member import Member
+from node.roles.pieces import HeldPieces
+from node.shards.bans import Bans
+
+STAKED_TRIED: Final = 32  # nodes with stake whose addresses are looked at, of however many there are
+
+
+def network_of(member: Member, key: LocalAccount, taken: Listening, url: str, bans: Bans) -> Network:
+    """The peers of `member` as seen from `url`, where others reach it by HTTP: its link is still to be given.
+
+    Raises: Malformed: the user named a peer that is none.
+    """
+    named = tuple(map(parse_multiaddr, member.settings.libp2p.peers))
+    myself = Myself(key, taken.secret, url, urlsplit(url).hostname or None, named)
+    return Network(
+        myself, Scope(member.domain, member.run.id), Domain(member.ledger.chain_id, member.ledger.staking),
+        _chain(member.record), HeldPieces(member), member.clock, member.peers.session, member.told_of, bans,
+    )  # fmt: skip
+
+
+def _chain(record: Record) -> Chain:
+    return Chain(
+        belongs=lambda who: belongs(record, who),
+        endpoint_of=lambda who: url_of(record, who),
+        core=lambda: _addresses(record, core(record)),
+        nodes=lambda: _addresses(record, _some(list(staked(record)))),
+        is_open=lambda commitment: commitment in record.unfinished,
+        time=lambda: record.head.time,
+    )
+
+
+def _some(nodes: list[Address]) -> list[Address]:
+    return random.sample(nodes, min(STAKED_TRIED, len(nodes)))
+
+
+def _addresses(record: Record, nodes: "list[Address]") -> Iterator[PeerAddress]:
+    """Where `nodes` announced on chain that their libp2p listens."""
+    for who in nodes:
+        _, address = split_endpoint(record.endpoints.get(who, ""))
+        if address is not None:
+            yield address
+
+
+def announced(url: str, address: PeerAddress) -> str:
+    """What goes on chain; without libp2p's part where that is too long for it, or nobody can connect."""
+    whole = with_fragment(url, address.port, address.peer)
+    return whole if url and len(whole.encode()) <= MAX_URL_BYTES else url
