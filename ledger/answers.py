@@ -6,7 +6,7 @@ members named here, only in these forms.
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from ledger.parsing import first_problem
@@ -32,7 +32,7 @@ class _Block(_Part):
     hash: _Digest
     mix_hash: _Digest
     base_fee_per_gas: _Wei
-    transactions: list[_Digest]
+    transactions: Annotated[list[_Digest], FailFast()]
 
 
 class _Log(_Part):
@@ -48,6 +48,9 @@ class _Log(_Part):
     removed: Literal[False] = False  # true: its block was replaced
 
 
+_Logs = Annotated[list[_Log], FailFast()]  # one wrong entry is enough: each that is named takes memory
+
+
 class _Receipt(_Part):
     transaction_hash: _Digest
     block_hash: _Digest
@@ -55,7 +58,7 @@ class _Receipt(_Part):
     status: _Bit
     gas_used: _Number
     contract_address: _Address | None = None
-    logs: list[_Log]
+    logs: _Logs
 
 
 _ANSWERS: Final[dict[str, TypeAdapter[Any]]] = {
@@ -66,7 +69,7 @@ _ANSWERS: Final[dict[str, TypeAdapter[Any]]] = {
     "eth_getBalance": TypeAdapter(_Word),
     "eth_getBlockByNumber": TypeAdapter(_Block | None),
     "eth_getCode": TypeAdapter(_Bytes),
-    "eth_getLogs": TypeAdapter(list[_Log]),
+    "eth_getLogs": TypeAdapter(_Logs),
     "eth_getTransactionCount": TypeAdapter(_Number),
     "eth_getTransactionReceipt": TypeAdapter(_Receipt | None),
     "eth_maxPriorityFeePerGas": TypeAdapter(_Wei),

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import rfc8785
 from blake3 import blake3
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, ValidationError
 
 from hashing import merkle
 from ledger.base import WHOLE_FILE, Address, Digest, RunId, Version
@@ -122,7 +122,9 @@ def gather(
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    """What is no field is found when the bytes are compared with the canonical ones: to name each takes memory."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class _Exhibit(_Strict):
@@ -173,7 +175,7 @@ class _Wire(_Strict):
     claim: _Claim
     beacon_block: Integer
     rows: Annotated[int, Field(ge=1, le=2**32 - 1)]
-    exhibits: Annotated[list[_Exhibit], Field(max_length=MAX_LEAVES)]
+    exhibits: Annotated[list[_Exhibit], Field(max_length=MAX_LEAVES), FailFast()]
     check: Annotated[int, Field(ge=min(Check), le=max(Check))]
     leaf: Row
     measured: Text

@@ -21,6 +21,7 @@ MAX_BATCH = 64  # entries of one `settle`; protocol, "Contract surface"
 MAX_SIGNATURES = 32  # validators of one run
 MAX_VERDICTS = 4 * MAX_SIGNATURES  # Have, NoFault and Faults of each
 MAX_JSON_BYTES = 1 << 20
+MAX_FIELDS = 16  # of one message
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -123,6 +124,7 @@ def encode_verdicts(messages: Sequence[SignedMessage]) -> bytes:
 
 def parse_verdicts(data: bytes) -> tuple[SignedMessage, ...]:
     """Raises: Malformed. The signatures are parsed, not verified."""
+    _require_fields("verdicts", data, MAX_VERDICTS * MAX_FIELDS)
     try:
         rows = from_json(data)
         if not isinstance(rows, list) or len(rows) > MAX_VERDICTS:
@@ -132,7 +134,17 @@ def parse_verdicts(data: bytes) -> tuple[SignedMessage, ...]:
         raise Malformed(f"verdicts: {error}") from error
 
 
+def _require_fields(what: str, data: bytes, most: int) -> None:
+    """Before any JSON is read: pydantic names each field that it does not know, at a hundred times its bytes.
+
+    Raises: Malformed.
+    """
+    if data.count(b":") > most:
+        raise Malformed(f"{what}: has more than {most} fields")
+
+
 def _parse(kind: type[Body], data: bytes) -> Body:
+    _require_fields(kind.__name__.strip("_"), data, MAX_FIELDS)
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:

@@ -131,19 +131,25 @@ class Fetching:
         peers = self.member.peers
         try:
             async with asyncio.timeout(self.share_seconds):
-                manifest = Manifest.parse(await peers.submission_manifest(url, commitment))
-                _require_only(manifest, name, limit)
+                data = await peers.submission_manifest(url, commitment)
+                try:
+                    manifest = await asyncio.to_thread(_only_file, data, name, limit)
+                except Malformed as error:
+                    self.blame(url, str(error), commitment)
+                    return None
                 if manifest.chunks > 1:
                     return url, manifest
                 return url, await peers.submission(url, commitment, manifest.size)
-        except (NotFound, Malformed, TimeoutError):
+        except (NotFound, Malformed, TimeoutError):  # what it answers with a status is no lie
             return None
 
     def _place(self, commitment: Digest) -> Path:
         return self.folder / commitment.hex()
 
 
-def _require_only(manifest: Manifest, name: str, limit: int) -> None:
-    """Raises: Malformed: it is not of one file, of this name and of at most `limit` bytes."""
+def _only_file(data: bytes, name: str, limit: int) -> Manifest:
+    """Raises: Malformed: it is no manifest of one file, of this name and of at most `limit` bytes."""
+    manifest = Manifest.parse(data)
     if [(file.name, file.size <= limit) for file in manifest.files] != [(name, True)] or manifest.tensors:
         raise Malformed(f"a manifest of anything but a file of at most {limit} bytes")
+    return manifest

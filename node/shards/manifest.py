@@ -10,7 +10,7 @@ from typing import Annotated
 
 import rfc8785
 from blake3 import blake3
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, StringConstraints, ValidationError
 
 from ledger.base import Digest
 from ledger.parsing import first_problem
@@ -168,7 +168,10 @@ def _file_entry(path: Path, progress: Callable[[int], None], copy: Path | None =
 
 
 class _Wire(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    """What is no field is found when the bytes are compared with the canonical ones: to name each would take pydantic a
+    hundred times the bytes, as would naming each wrong item of a list."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 FileName = Annotated[str, StringConstraints(pattern=NAME)]
@@ -178,7 +181,7 @@ Bytes = Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
 class _File(_Wire):
     name: FileName
     size: Bytes
-    chunks: list[Hex32]
+    chunks: Annotated[list[Hex32], FailFast()]
 
     @classmethod
     def of(cls, entry: FileEntry) -> _File:
@@ -205,8 +208,8 @@ class _Tensor(_Wire):
 
 
 class _Manifest(_Wire):
-    files: Annotated[list[_File], Field(min_length=1, max_length=MAX_FILES)]
-    tensors: Annotated[list[_Tensor], Field(max_length=MAX_TENSORS)]
+    files: Annotated[list[_File], Field(min_length=1, max_length=MAX_FILES), FailFast()]
+    tensors: Annotated[list[_Tensor], Field(max_length=MAX_TENSORS), FailFast()]
 
     @classmethod
     def of(cls, manifest: Manifest) -> _Manifest:

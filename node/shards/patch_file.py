@@ -19,6 +19,7 @@ from node.shards.patch_words import Packed
 TAG = b"in/patch/1\0\0"
 HEAD = struct.Struct("<12s32s32s")  # tag, base, target
 RECORD = struct.Struct("<IIBIII")  # chunk of the target, changed words or 0, top, lengths of the frames
+MAX_CHANGED = CHUNK_BYTES // 4  # half the words of a chunk: of more, the whole chunk is shorter
 MAX_FRAME_BYTES = CHUNK_BYTES + (1 << 16)  # no content needs more, however little it can be compressed
 
 
@@ -107,5 +108,7 @@ def _places(file: BinaryIO, size: int, chunks: int) -> dict[int, _Place]:
 
 def _require_frames(count: int, top: int, lengths: list[int]) -> None:
     frames = 3 if count else 1
+    if count > MAX_CHANGED:
+        raise Malformed(f"changes {count} words of a chunk, at most {MAX_CHANGED} can be")
     if max(lengths) > MAX_FRAME_BYTES or not all(lengths[:frames]) or any(lengths[frames:]) or (top and not count):
         raise Malformed(f"has frames of {lengths} bytes for {count} changes")

@@ -59,6 +59,8 @@ def unpack(packed: Packed, base: bytes | None, length: int) -> bytes:
     if base is None or len(base) != length:
         raise Malformed("changes a chunk that the base does not have")
     base_W = _words(base)
+    if packed.count > len(base_W) // 2:  # before anything is made of so many
+        raise Malformed(f"changes {packed.count} of {len(base_W)} words, which a whole chunk serves better")
     indices_N = _indices(base_W, packed)
     words_W = base_W.copy()
     words_W[indices_N] += _steps(packed)

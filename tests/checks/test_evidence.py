@@ -10,6 +10,7 @@ import rfc8785
 from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from ledger.base import WHOLE_FILE, Digest
 from ledger.messages import MAX_CHECK
@@ -96,6 +97,15 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_evidence_is_refused_when_a_field_is_out_of_range(evidence: Evidence, name: str) -> None:
     with pytest.raises(Malformed):
         Evidence.parse(edited(evidence, EDITS[name]))
+
+
+def test_one_wrong_exhibit_is_enough(evidence: Evidence) -> None:
+    with pytest.raises(Malformed) as caught:
+        Evidence.parse(edited(evidence, lambda e: e.update(exhibits=[1] * 60_000)))
+
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValidationError)
+    assert cause.error_count() == 1
 
 
 def test_evidence_is_refused_when_it_is_not_canonical(evidence: Evidence) -> None:

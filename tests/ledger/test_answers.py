@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from web3.providers.async_base import AsyncBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
@@ -84,3 +85,11 @@ def test_another_form_is_bad(method: str, answer: object) -> None:
 
 def test_only_what_is_read_is_passed_on() -> None:
     assert checked("eth_getBlockByNumber", {**BLOCK, "extraData": {}, "uncles": 7}) == BLOCK
+
+
+def test_one_wrong_log_is_enough() -> None:
+    with pytest.raises(BadAnswer) as caught:
+        checked("eth_getLogs", [{}] * 10_000)
+
+    assert isinstance(caught.value.__context__, ValidationError)
+    assert caught.value.__context__.error_count() < 10  # fields of the first

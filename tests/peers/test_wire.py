@@ -64,9 +64,10 @@ def test_verdicts_are_read_back(commitment: Digest, signature: bytes, leaves: se
         b"", b"null", b"7", b'"x"', b"<html>no</html>", b"\xff\xfe", b"NaN", b"{", b"{}" * 2, b'{"a": 1}', b"[[]]",
         b"[null]",
         b"[" * 200_000, b'{"a":' * 100_000, b"[" + b"1" * 10_000 + b"]", b"[" + b"0," * 400_000 + b"0]",
+        b"{" + b",".join(b'"%x":1' % n for n in range(100_000)) + b"}",
         b'{"run": ' + b"9" * 5000 + b"}", b'[{"kind": "Have"}]', b'[{"kind": ["Have"], "message": 5}]',
     ],
-    ids=range(19),
+    ids=range(20),
 )  # fmt: skip
 def test_anything_else_is_malformed_and_said_shortly(parse: Any, data: bytes) -> None:
     with pytest.raises(Malformed) as caught:

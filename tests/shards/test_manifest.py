@@ -9,6 +9,7 @@ import rfc8785
 from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from node.errors import Malformed, StoreError
 from node.shards.manifest import CHUNK_BYTES, MAX_MANIFEST_BYTES, FileEntry, Manifest, build
@@ -213,3 +214,25 @@ def test_a_manifest_comes_back_when_encoded_and_parsed(files: list[FileEntry]) -
         return
     manifest = Manifest(tuple(sorted(files, key=lambda file: file.name)), ())
     assert Manifest.parse(manifest.encode()) == manifest
+
+
+MANY = 100_000
+HEAD, TAIL = b'{"files":[{"chunks":["', b'"],"name":"a","size":5}],"tensors":[]}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEAD[:-1] + b",".join([b"1"] * MANY) + TAIL[1:],
+        HEAD[:10] + b",".join([b"1"] * MANY) + b'],"tensors":[]}',
+        HEAD[:10] + b'],"tensors":[' + b",".join([b"1"] * MANY) + b"]}",
+        HEAD + HELLO.encode() + TAIL[:-1] + b"," + b",".join(b'"%x":1' % n for n in range(MANY)) + b"}",
+    ],
+    ids=["chunks", "files", "tensors", "fields"],
+)
+def test_what_is_wrong_a_hundred_thousand_times_is_not_counted(data: bytes) -> None:
+    with pytest.raises(Malformed) as caught:
+        Manifest.parse(data)
+
+    cause = caught.value.__cause__
+    assert cause is None or (isinstance(cause, ValidationError) and cause.error_count() <= 2)

@@ -216,6 +216,8 @@ def test_no_more_records_are_read_than_the_target_has_chunks(tmp_path: Path) -> 
         (struct.pack("<IIBIII", 0, 0, 0, 0, 0, 0), "frames of"),
         (struct.pack("<IIBIII", 0, 0, 1, 1, 0, 0), "frames of"),
         (struct.pack("<IIBIII", 0, 1, 0, 2**32 - 1, 1, 1), "frames of"),
+        (struct.pack("<IIBIII", 0, 2**20 + 1, 0, 1, 1, 1), "changes 1048577 words of a chunk, at most 1048576"),
+        (struct.pack("<IIBIII", 0, 2**32 - 1, 0, 1, 1, 1), "at most 1048576"),
         (struct.pack("<IIBIII", 0, 1, 0, 1, 1, 2), "breaks off in a frame"),
         (struct.pack("<IIBIII", 0, 0, 0, 1, 0, 0) + b"x" + struct.pack("<IIBIII", 0, 0, 0, 1, 0, 0), "0 after chunk 0"),
     ],

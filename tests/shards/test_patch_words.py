@@ -100,6 +100,7 @@ ONE = frame(1)
     [
         (Packed(1, 127, (frame(4), ONE, frame(0))), "changes word 4 of 4"),
         (Packed(1, 126, (frame(0), ONE, frame(0))), "changes word 0 of 0"),
+        (Packed(3, 127, (frame(0, 0, 0), frame(1, 1, 1), frame(0, 0, 0))), "changes 3 of 4 words"),
         (Packed(2, 127, (frame(0), frame(1, 1), frame(0, 0))), "a frame of 1 bytes where 2 to 2 can be"),
         (Packed(1, 127, (frame(0, 0), ONE, frame(0))), "a frame of 2 bytes where 1 to 1 can be"),
         (Packed(1, 127, (frame(255), ONE, frame(0))), "0 gaps for 1 changes"),
