@@ -3,6 +3,7 @@
     python benchmarks/weights.py
     python benchmarks/weights.py --quick
     python benchmarks/weights.py --parts hop chain others swarm
+    python benchmarks/weights.py --parts calibration --mib 256
 
 shardcast 0.3.2 and libtorrent come with `pip install -e '.[bench]'`; shardcast also needs wget. What is missing is
 said and left out. Every node is a process with this project's store, server and downloader; files lie in /dev/shm,
@@ -27,13 +28,15 @@ from weights_transfer import chains, one_hop, swarm
 from weights_transfer.nodes import payload
 
 PARTS = ("hop", "chain", "others", "swarm")
+CALIBRATION = "calibration"  # of benchmarks/scaling.py, when it is asked for: a minute and a half
 MIB = 1 << 20
 CHAIN_MB_S, SWARM_MB_S = 50.0, 100.0  # of the origin
 CHAINS = (1, 2, 4, 8)
 SHARDCAST_CHAINS = (1, 2, 4)
 FIRST_CHUNK_DEPTH = 4
 SWARM_NODES = 8
-UPLINK_MB_S = 50.0  # of the origin and of every node, in the swarm that the simulation is calibrated with
+UPLINK_MB_S = 50.0  # of the origin and of every node, in the swarm whose uplinks are alike
+CALIBRATION_MB_S, CALIBRATION_RUNS = 20.0, 3  # likewise; so slow that no processor is the limit
 LEAST_RATIO_SHARDCAST, LEAST_RATIO_CEILING = 2.5, 0.5
 MOST_CHAIN_RATIO, MOST_FIRST_CHUNK_SECONDS = 1.02, 0.5
 MOST_ORIGIN_FACTOR, MOST_SWARM_RATIO = 1.3, 2.0
@@ -63,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="a smaller file and fewer rounds, which show that it works"
     )
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
+    parser.add_argument("--parts", nargs="*", choices=(*PARTS, CALIBRATION), default=PARTS)
     parser.add_argument("--mib", type=int, help="of the file")
     parser.add_argument("--rounds", type=int, help="of one hop")
     arguments = parser.parse_args()
@@ -146,7 +149,16 @@ def gathered(arguments: argparse.Namespace, source: Path, _: dict[str, bool]) ->
     }
 
 
-RUN = {"hop": hop, "chain": chain, "others": others, "swarm": gathered}
+def calibration(_arguments: argparse.Namespace, source: Path, _: dict[str, bool]) -> dict[str, Any]:
+    """What the simulation is compared with: `MEASURED_SECONDS` of benchmarks/scaling.py is the median, of 256 MiB."""
+    found = [swarm.gather(source, SWARM_NODES, CALIBRATION_MB_S, CALIBRATION_MB_S) for _ in range(CALIBRATION_RUNS)]
+    seconds = [round(each.seconds, 2) for each in found]
+    share = max(each.cpu_share for each in found)
+    say(f"{SWARM_NODES} nodes, every uplink {CALIBRATION_MB_S:g} MB/s: {seconds} s, {share:.0%} of all processors")
+    return {"calibration_seconds": seconds, "calibration_cpu_share": round(share, 3)}
+
+
+RUN = {"hop": hop, "chain": chain, "others": others, "swarm": gathered, CALIBRATION: calibration}
 
 
 def missed(summary: dict[str, Any]) -> list[str]:
