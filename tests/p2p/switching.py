@@ -88,7 +88,7 @@ async def crowding() -> dict[str, object]:
 
 
 async def listening_late() -> list[str]:
-    """Nobody hears what a switch tells for longer than a second, while what it was dialling is given up."""
+    """A connection ends while nobody has heard for longer than a second what its switch tells."""
     send, receive = trio.open_memory_channel[Report](1)
     async with switch() as (other, port), switch(send.send) as (made, _):
         await made.dial("127.0.0.1", port, other.peer)  # which is told: no more is
