@@ -28,12 +28,13 @@ def disk_refused(what: Path | str, error: OSError) -> StoreError:
     return StoreError(f"{what}: {said}")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, temporary: Path | None = None) -> None:
     """Writes `data` to `path`: after the call it survives a power cut; until then the old file or none is there.
 
-    Raises: StoreError; nothing is left beside `path` then.
+    By way of `temporary`, on the same file system; the same name with .tmp if none is given. Raises: StoreError;
+    nothing is left there then.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = temporary or path.with_name(path.name + ".tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

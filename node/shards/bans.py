@@ -51,7 +51,8 @@ class Bans:
         self._put(ban)
         if self._path is not None:
             with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(ban.model_dump()) + "\n")  # in one piece: what a kill tears is one line
+                # In one piece, and on a line of its own whatever a kill or a full disk has left of the one before.
+                file.write("\n" + json.dumps(ban.model_dump()) + "\n")
 
     def _lasts(self, ban: _Ban) -> bool:
         return self._wall() - BAN_SECONDS < ban.when
@@ -67,7 +68,7 @@ class Bans:
         try:
             with path.open("rb") as file:
                 file.seek(max(path.stat().st_size - MAX_BANS * MAX_LINE_BYTES, 0))
-                lines = file.read(MAX_BANS * MAX_LINE_BYTES).splitlines()
+                lines = [line for line in file.read(MAX_BANS * MAX_LINE_BYTES).splitlines() if line]
         except OSError:  # no file, as a rule
             return
         for line in lines:

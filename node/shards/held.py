@@ -7,11 +7,14 @@ that takes a minute, in which others go on.
 import logging
 import threading
 
+from blake3 import blake3
+
 from ledger.base import Digest
 from node.errors import NotFound
 from node.shards.holding import Holding, Place
 from node.shards.intact import hashes_agree, sizes_agree, stamps
 from node.shards.layout import CHECKPOINTS, Layout
+from node.shards.partial import read_place
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +39,31 @@ class Held:
         return holding
 
     def locate(self, digest: bytes) -> Place | None:
-        """Of a verified chunk of any checkpoint."""
+        """Of a verified chunk of any checkpoint, which was hashed."""
+        return next((place for each in self._holdings.values() if (place := each.locate(digest)) is not None), None)
+
+    def find(self, digest: bytes) -> Place | None:
+        """Of a verified chunk of any checkpoint, hashed or not."""
+        return next((place for each in self._holdings.values() if (place := each.find(digest)) is not None), None)
+
+    def vouch(self, digest: bytes) -> Place | None:
+        """As `locate`, after a chunk that an earlier process left was hashed; its checkpoint is removed if it is wrong.
+        Raises: OSError."""
         for holding in self._holdings.values():
-            if (place := holding.locate(digest)) is not None:
-                return place
-        return None
+            for number in holding.numbers(digest):
+                if not holding.hashed[number]:
+                    self._hash_chunk(holding, number, digest)
+        return self.locate(digest)
+
+    def _hash_chunk(self, holding: Holding, number: int, digest: bytes) -> None:
+        try:
+            holding.hashed[number] = blake3(read_place(holding.place(number))).digest() == digest
+        except FileNotFoundError:  # another store has evicted it
+            return
+        if not holding.hashed[number]:
+            with self.changing:
+                if self._holdings.get(holding.root) is holding:
+                    self._discard(holding.root)
 
     def is_intact(self, root: Digest) -> bool:
         """Whether every byte of it was hashed, and nothing since made that doubtful."""
@@ -61,6 +84,7 @@ class Held:
                     return False
                 if agree:
                     self._intact |= {holding.root}
+                    holding.hashed[:] = bytes([True]) * len(holding.hashed)
                 else:
                     self._discard(holding.root)
                 return agree
@@ -103,7 +127,7 @@ class Held:
         if manifest is None or not sizes_agree(folder, manifest):
             self._discard(root)
             return None
-        return self.put(Holding(root, manifest, folder, whole=True))
+        return self.put(Holding(root, manifest, folder, whole=True, found=True))
 
     def _discard(self, root: Digest) -> None:
         folder = self._layout.whole(root)

@@ -14,13 +14,17 @@ Place = tuple[Path, int, int]  # (file, offset, length), in bytes
 
 
 class Holding:
-    """Chunks are numbered through, file after file. Reading it needs no lock: chunks only ever become verified."""
+    """Chunks are numbered through, file after file. Reading it needs no lock: chunks only ever become verified.
 
-    def __init__(self, root: Digest, manifest: Manifest, folder: Path, whole: bool) -> None:
+    What is `found`, as an earlier process left it, counts as verified, and yet nobody gets it before it is `hashed`.
+    """
+
+    def __init__(self, root: Digest, manifest: Manifest, folder: Path, whole: bool, found: bool = False) -> None:
         self.root = root
         self.manifest = manifest
         self.folder = folder
         self.verified = bytearray([whole]) * manifest.chunks
+        self.hashed = bytearray([not found]) * manifest.chunks
         self._starts = list(accumulate((len(file.chunks) for file in manifest.files), initial=0))
         self._numbers: dict[bytes, list[int]] = {}
         for number, digest in enumerate(self.digests()):
@@ -55,7 +59,11 @@ class Holding:
         return self.folder / file.name, chunk * CHUNK_BYTES, file.length(chunk)
 
     def locate(self, digest: bytes) -> Place | None:
-        """Where a verified chunk with that digest lies."""
+        """Where a verified chunk with that digest lies, which was hashed."""
+        return next((self.place(n) for n in self.numbers(digest) if self.verified[n] and self.hashed[n]), None)
+
+    def find(self, digest: bytes) -> Place | None:
+        """Where a verified chunk with that digest lies, hashed or not."""
         return next((self.place(number) for number in self.numbers(digest) if self.verified[number]), None)
 
     def bitmap(self) -> bytes:

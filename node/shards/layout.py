@@ -22,7 +22,7 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import Malformed
-from node.files import disk_refused, sync
+from node.files import disk_refused, sync, write_atomically
 from node.shards.manifest import Manifest
 
 CHECKPOINTS, PARTIAL, MANIFESTS, STAGING = KINDS = ("checkpoints", "partial", "manifests", "staging")
@@ -99,11 +99,9 @@ class Layout:
 
     def save_manifest(self, manifest: Manifest) -> Digest:
         """Returns its root."""
-        data, staged = manifest.encode(), self.staged()
+        data = manifest.encode()
         root = Digest(blake3(data).digest())
-        staged.write_bytes(data)
-        sync(staged)
-        staged.replace(self.manifest(root))
+        write_atomically(self.manifest(root), data, self.staged())
         return root
 
     def load_manifest(self, root: Digest) -> Manifest | None:

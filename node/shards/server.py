@@ -100,6 +100,8 @@ class _Arrivals:
         """Where the chunk lies, once it does. Raises: NotFound, after `seconds`."""
         with self._waiting_for(digest) as arrived:
             place = store.locate(digest)  # after joining those who wait: it may be arriving now
+            if place is None:
+                place = await asyncio.to_thread(store.vouch, digest)
             if place is None and seconds and self._patient:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(arrived, seconds)

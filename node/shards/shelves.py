@@ -24,6 +24,7 @@ class Shelf(Protocol):
     def manifest_path(self, root: Digest) -> Path: ...
     def have(self, root: Digest) -> bytes: ...
     def locate(self, digest: bytes) -> Place | None: ...
+    def vouch(self, digest: bytes) -> Place | None: ...
     def relocate(self, digest: bytes) -> Place | None: ...
     def subscribe(self, listener: Listener) -> None: ...
     def unsubscribe(self, listener: Listener) -> None: ...
@@ -63,6 +64,9 @@ class Shelves:
 
     def locate(self, digest: bytes) -> Place | None:
         return next((place for shelf in self._shelves if (place := shelf.locate(digest)) is not None), None)
+
+    def vouch(self, digest: bytes) -> Place | None:
+        return next((place for shelf in self._shelves if (place := shelf.vouch(digest)) is not None), None)
 
     def relocate(self, digest: bytes) -> Place | None:
         return next((place for shelf in self._shelves if (place := shelf.relocate(digest)) is not None), None)
@@ -130,6 +134,9 @@ class Singles:
     def locate(self, digest: bytes) -> Place | None:
         holding = self._chunks.get(digest)
         return None if holding is None else holding.locate(digest)
+
+    def vouch(self, digest: bytes) -> Place | None:
+        return self.locate(digest)
 
     def relocate(self, digest: bytes) -> Place | None:
         """Forgets a file that has been deleted. Blocking."""

@@ -111,7 +111,7 @@ class CheckpointStore:
             self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
             self._save_manifest(manifest)
             prepare(holding, self._layout.marks(root))
-            copy_known(holding, self._layout.marks(root), self.locate)
+            copy_known(holding, self._layout.marks(root), self._held.find)
             self._held.put(holding)
         self._announce(
             [digest for verified, digest in zip(holding.verified, holding.digests(), strict=True) if verified]
@@ -164,14 +164,23 @@ class CheckpointStore:
         return self._held.get(root).bitmap()
 
     def locate(self, digest: bytes) -> Place | None:
-        """(file, offset, length) of a verified chunk of any checkpoint; the file may be renamed a moment later."""
+        """(file, offset, length) of a chunk of any checkpoint that was hashed; the file may be renamed a moment later.
+        What an earlier process left is hashed by `vouch`."""
         return self._held.locate(digest)
+
+    def vouch(self, digest: bytes) -> Place | None:
+        """`locate`, where that finds nothing: after hashing the chunk if an earlier process left it. Blocks.
+
+        Raises: StoreError.
+        """
+        with disk("cannot read the checkpoint store"):
+            return self._held.vouch(digest)
 
     def relocate(self, digest: bytes) -> Place | None:
         """`locate`, when a place was found gone: after a look at what other stores have done to the folder. Blocks."""
         with self._held.changing, disk("cannot look at the checkpoint store"):
             self._held.look_again()
-        return self.locate(digest)
+        return self.vouch(digest)
 
     def subscribe(self, listener: Listener) -> None:
         """Calls `listener` with the digests of what becomes available, from the thread that wrote it: chunks, and

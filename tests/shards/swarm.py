@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Digest
+from node.shards.bans import Bans
 from node.shards.manifest import build
 from tests.shards.checkpoints import contents
 
@@ -60,8 +61,7 @@ class Node:
         return (self.folder / "wrong").exists()
 
     def banned(self) -> set[str]:
-        path = self.folder / "store" / "banned"
-        return {json.loads(line)["source"] for line in path.read_text().splitlines()} if path.exists() else set()
+        return set(Bans(self.folder / "store" / "banned").reasons)
 
     def has(self, source: Path, root: Digest) -> bool:
         return contents(self.folder / "store" / "checkpoints" / root.hex()) == contents(source)

@@ -50,11 +50,12 @@ def test_two_processes_do_not_undo_each_others_bans(tmp_path: Path) -> None:
         b'{"source":"http://x","reason":"' + b"r" * 201 + b'","when":1000000.0}', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_a_line_that_nobody_can_read_bans_nobody_and_hides_no_other(line: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["whole", "torn"])
+def test_a_line_that_nobody_can_read_bans_nobody_and_hides_no_other(line: bytes, end: bytes, tmp_path: Path) -> None:
     path = tmp_path / "banned"
     Bans(path, lambda: NOW).add("http://before", "1")
     with path.open("ab") as file:
-        file.write(line + b"\n")
+        file.write(line + end)
     Bans(path, lambda: NOW).add("http://after", "2")
     assert Bans(path, lambda: NOW).reasons == {"http://before": "1", "http://after": "2"}
 

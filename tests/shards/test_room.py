@@ -7,7 +7,7 @@ import pytest
 
 from ledger.base import Digest
 from node.errors import StoreError
-from node.shards.manifest import CHUNK_BYTES, build
+from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.room import taken_bytes
 from node.shards.store import CheckpointStore
 from tests.node.small_disk import Disk
@@ -137,3 +137,19 @@ def test_a_full_disk_is_said_when_nothing_is_to_spare(disk: Disk, tmp_path: Path
 def test_a_store_that_is_over_its_quota_opens_and_keeps_what_it_has(tmp_path: Path) -> None:
     (root,) = filled(CheckpointStore(tmp_path / "store"), tmp_path, 1)
     assert CheckpointStore(tmp_path / "store", quota_bytes=1).complete(root) is not None
+
+
+def test_no_half_of_a_manifest_is_left_when_the_disk_is_full(disk: Disk) -> None:
+    store = CheckpointStore(disk.folder / "store")
+    digests = tuple(number.to_bytes(32) for number in range(20_000))  # 1.3 MB of manifest
+    manifest = Manifest((FileEntry("a", len(digests) * CHUNK_BYTES, digests),), ())
+    disk.fill(leave=300_000)
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match="the disk is full"):
+            store.remember(manifest)
+
+    assert not list((store.folder / "staging").iterdir())
+    disk.make_room()
+    store.remember(manifest)
+    assert store.known(manifest.root) == manifest

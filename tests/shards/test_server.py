@@ -75,6 +75,25 @@ async def test_only_verified_chunks_are_served_when_a_checkpoint_is_being_receiv
     assert await get(http, f"{base}/manifests/{root.hex()}") == (200, build(source).encode())
 
 
+async def test_what_an_earlier_process_left_is_hashed_before_it_is_served(
+    source: Path, store: CheckpointStore, http: aiohttp.ClientSession
+) -> None:
+    whole = store.folder / "checkpoints" / store.add(source).hex() / "weights"
+    whole.chmod(0o644)
+    app = make_app(1000, Limits(request_seconds=5))
+    add_routes(app, CheckpointStore(store.folder))
+    runner, port = await serve(app, "127.0.0.1", 0)
+    chunks = f"http://127.0.0.1:{port}/v1/chunks"
+    try:
+        assert await get(http, f"{chunks}/{blake3(B).hexdigest()}") == (200, B)
+        with whole.open("r+b") as file:  # the disk loses a bit
+            file.write(b"b")
+        assert (await get(http, f"{chunks}/{blake3(A).hexdigest()}"))[0] == 404
+        assert not whole.parent.exists()  # to be fetched again
+    finally:
+        await runner.cleanup()
+
+
 async def test_a_waiting_request_is_answered_when_the_chunk_arrives(
     source: Path, store: CheckpointStore, base: str, http: aiohttp.ClientSession
 ) -> None:
