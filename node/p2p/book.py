@@ -22,10 +22,9 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """Of so many chunks of checkpoint `root`, at a time in seconds since 1970."""
+    """Of some of checkpoint `root`, at a time in seconds since 1970. Which chunks, its node is asked by HTTP."""
 
     root: Digest
-    chunks: int
     at: float
 
 
@@ -57,8 +56,10 @@ class Book:
         match news:
             case Heartbeat():
                 _put(self.heartbeats, node, message, MAX_NODES)
-            case Held(root, _, bitmap):
-                _put(self.held, node, _Holding(root, int.from_bytes(bitmap).bit_count(), seconds), MAX_NODES)
+            case Held(root, _, bitmap) if any(bitmap):
+                _put(self.held, node, _Holding(root, seconds), MAX_NODES)
+            case Held():
+                self.held.pop(node, None)
             case Offers(commitments):
                 for commitment in filter(self.is_open, commitments):
                     self._offer(commitment, node, seconds)
@@ -118,9 +119,8 @@ class Book:
         return tuple(self._live_holders(commitment))
 
     def having(self, root: Digest) -> tuple[Address, ...]:
-        """Who said lately that it holds some of checkpoint `root`; who holds most of it comes first."""
-        found = [(node, held) for node, held in self.held.items() if held.root == root and self._counts(held.at)]
-        return tuple(node for node, held in sorted(found, key=lambda each: -each[1].chunks))
+        """Who said lately that it holds some of checkpoint `root`."""
+        return tuple(node for node, held in self.held.items() if held.root == root and self._counts(held.at))
 
 
 def _heartbeat(message: Announcement) -> Heartbeat:

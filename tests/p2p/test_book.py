@@ -123,12 +123,12 @@ def test_a_file_whose_submission_is_final_is_forgotten() -> None:
     assert list(book.offers) == [digest(2)]
 
 
-def test_who_holds_most_of_a_version_comes_first() -> None:
+def test_who_says_that_it_holds_nothing_any_more_is_not_among_the_holders() -> None:
     book = Scene().book()
-    for number, bitmap in ((1, b"\x03\x00"), (2, b"\xff\x01"), (3, b"\x0f\x00")):
+    for number, bitmap in ((1, b"\x03\x00"), (2, b"\xff\x01"), (1, b"\x00\x00")):
         book.add(said(number, Held(digest(5), 9, bitmap)))
 
-    assert book.having(digest(5)) == (node(2), node(3), node(1))
+    assert book.having(digest(5)) == (node(2),)
 
 
 def test_a_node_moves_three_times_at_once_and_then_once_a_minute() -> None:
