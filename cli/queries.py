@@ -103,7 +103,7 @@ def claim(
     json: Json = False,
 ) -> None:
     """Claim settled rewards to the wallet."""
-    from node.roles.worker import claim_rewards
+    from node.roles.claiming import claim_rewards
 
     place = home_of(home)
     account = unlock(wallet, place, password_file)

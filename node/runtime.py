@@ -29,6 +29,7 @@ from node.progress import Progress
 from node.record import Record
 from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
+from node.roles.claiming import claim_rewards
 from node.roles.directory import url_of, weight_sources
 from node.roles.frauds import Workmanship, workmanship
 from node.roles.handover import Handover
@@ -39,7 +40,7 @@ from node.roles.member import Member
 from node.roles.presence import present
 from node.roles.registration import Registration
 from node.roles.relay import Relay
-from node.roles.worker import Worker, claim_rewards
+from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.shards.client import Downloader

@@ -13,7 +13,6 @@ from ledger.errors import (
     AlreadySubmitted,
     InsufficientStake,
     NodeNotAuthorized,
-    NothingToClaim,
     PotTooSmall,
     Reverted,
     RunIsEnded,
@@ -28,15 +27,16 @@ from ledger.journal import SlotTaken
 from node.errors import ConfigError, EngineError, NodeError, NotFound, SpecMismatch
 from node.log import event, warn
 from node.record import Submission
+from node.roles.claiming import claim_patiently
 from node.roles.handover import Handover
 from node.roles.making import Maker, Work
 from node.roles.member import Member
 from node.roles.pauses import Pauses, put_off
 from node.roles.pipeline import Begun, Pipeline
-from node.rollouts.assignment import Assignment, assign
+from node.roles.slots import assignment_of
+from node.rollouts.assignment import Assignment
 
 ENGINE_TRIES = 3  # in a row, before a worker gives up on its engine
-CLAIM_TRIES = 5
 
 LOOK_AGAIN = (
     SlotMismatch, VersionNotOpen, VersionBehind, TooManyOpen, AlreadySubmitted, RunIsEnded, PotTooSmall, SlotTaken,
@@ -85,12 +85,12 @@ class Worker:
             try:
                 await self._work()
             except OutOfStake:
-                await self._claim()
+                await claim_patiently(self.provider, self.member.wait)
                 raise
             finally:
                 await self.pipeline.drop_ahead()
                 await self.handover.close()
-        await self._claim()
+        await claim_patiently(self.provider, self.member.wait)
 
     async def _work(self) -> None:
         while not self._finished():
@@ -203,23 +203,7 @@ class Worker:
         return None
 
     async def _assignment(self, version: Version, slot: int | None = None) -> Assignment | None:
-        """What a slot in `version` is, this node's next one if None; None while its beacon is not there."""
-        member = self.member
-        try:
-            if slot is None:
-                slot = await member.ledger.slot(member.run.id, version, member.account)
-            block = member.record.beacon_block(version, member.account, slot)
-            beacon = None if block is None else await member.ledger.beacon(block)
-        except Unreachable as error:
-            member.chronicle.lost(error)
-            return None
-        manifest_root = member.record.root(version)
-        if beacon is None or manifest_root is None:
-            return None
-        return assign(
-            member.spec, member.ledger.chain_id, member.ledger.coordinator, member.run.id, member.run.spec_digest,
-            version, manifest_root, member.account, slot, beacon,
-        )  # fmt: skip
+        return await assignment_of(self.member, version, slot)
 
     def _situation(self) -> Situation:
         return self.member.record.latest, frozenset(s.made.commitment for s in self._open())
@@ -305,35 +289,6 @@ class Worker:
             if data is None and await intake.fetch(made.commitment):
                 data = await asyncio.to_thread(intake.get, made)
         return data
-
-    async def _claim(self) -> None:
-        """Raises: Unreachable, Unconfirmed: the chain did not answer for long."""
-        for _ in range(CLAIM_TRIES - 1):
-            try:
-                await claim_rewards(self.provider)
-            except (Unreachable, Unconfirmed) as error:
-                warn("not claimed, trying again", reason=error)
-                await self.member.wait()
-            else:
-                return
-        await claim_rewards(self.provider)
-
-
-async def claim_rewards(provider: Ledger) -> int:
-    """Claims what is settled for the provider; the amount, 0 if nothing was.
-
-    Raises: Unreachable, Unconfirmed.
-    """
-    await provider.finish_earlier()  # perhaps a claim
-    amount = await provider.rewards(provider.account)
-    if not amount:
-        return 0
-    try:
-        await provider.claim()
-    except NothingToClaim:  # another node of the same wallet was faster
-        return 0
-    event("claimed", provider=provider.account, amount=amount)
-    return amount
 
 
 def _out_of_stake(node: Address, error: Reverted) -> str:

@@ -16,8 +16,9 @@ from ledger.journal import SlotTaken
 from node.engines.base import Policy
 from node.errors import ConfigError, EngineError
 from node.progress import OnProgress
+from node.roles.claiming import claim_rewards
 from node.roles.making import SPARE_FILES
-from node.roles.worker import OutOfStake, claim_rewards
+from node.roles.worker import OutOfStake
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
 from node.runtime import policy_of
