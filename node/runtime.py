@@ -38,7 +38,7 @@ from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.presence import present
-from node.roles.registration import Registration
+from node.roles.registration import Registration, paying_gas, require_gas
 from node.roles.relay import Relay
 from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
@@ -94,10 +94,11 @@ async def connected(connect: Connect, account: LocalAccount) -> AsyncIterator[Le
 async def membership(connect: Connect, account: LocalAccount, settings: Settings) -> AsyncIterator[Member]:
     """Everything that a role of `account` needs, held against a second process.
 
-    Raises: ConfigError, SpecMismatch, Unreachable.
+    Raises: ConfigError: the account cannot pay gas, or as `member_of`. SpecMismatch, Unreachable.
     """
     async with connected(connect, account) as ledger, member_of(ledger, settings) as member:
-        yield member
+        with paying_gas(ledger.account):
+            yield member
 
 
 @asynccontextmanager
@@ -145,7 +146,8 @@ async def served(member: Member, mailbox: Mailbox | None, key: LocalAccount | No
 async def _announce(member: Member, url: str) -> None:
     if member.record.endpoints.get(member.account, "") != url:
         await member.ledger.set_endpoint(url)
-    event("serving", url=url or "nobody can connect", account=member.account)
+    what = "serving" if url else "nobody can connect to this node, as it was told: it hands over what it has itself"
+    event(what, url=url or None, account=member.account)
 
 
 async def first_weights(member: Member) -> Path | None:
@@ -256,6 +258,7 @@ async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccou
                 f"{member.account} is no validator of run {settings.run}: its owner named "
                 + ", ".join(member.run.params.validators)
             )
+        await require_gas(member.ledger)
         folder = await first_weights(member)
         if folder is None:
             event("the run is over", run=settings.run)
@@ -299,6 +302,7 @@ async def run_trainer(settings: Settings, connect: Connect, wallet: LocalAccount
             raise ConfigError(
                 f"{member.account} is not the trainer of run {settings.run}: {member.run.params.trainer} is"
             )
+        await require_gas(member.ledger)
         await asyncio.to_thread(require_base, member, training.base)
         tasks = await prepared_tasks(member, training.base)
         with Progress("loading the model", "", member.clock) as progress:
@@ -342,8 +346,10 @@ def resumed_learner(member: Member, training: Training) -> "Learner":
 
 async def run_relay(settings: Settings, connect: Connect, wallet: LocalAccount) -> None:
     """Holds and serves weights until it is stopped."""
-    async with membership(connect, wallet, settings) as member, served(member, None, wallet):
-        await Relay(member).run()
+    async with membership(connect, wallet, settings) as member:
+        await require_gas(member.ledger)
+        async with served(member, None, wallet):
+            await Relay(member).run()
 
 
 def run_until_stopped(work: Coroutine[None, None, None]) -> bool:
