@@ -63,7 +63,7 @@ class EngineChoice:
 def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: bool = True) -> Engine:
     """The engine that `choice` comes to; `log` is where its processes print, if it has any.
 
-    Whoever only checks is better off with transformers, which runs the prompt of a group once: `auto` picks it then.
+    For who only checks `auto` picks transformers: it begins in seconds, and checks nearly as fast as vLLM.
 
     Raises: ConfigError: it is not installed, or cannot run here; the message says what to do.
     """
@@ -89,7 +89,7 @@ def _picked(choice: EngineChoice, generates: bool) -> str:
         event("engine picked", engine=VLLM, because="it alone can share a model among GPUs")
         return VLLM
     if not generates:
-        event("engine picked", engine=TRANSFORMERS, because="it checks fastest")
+        event("engine picked", engine=TRANSFORMERS, because="it begins at once, and checks nearly as fast")
         return TRANSFORMERS
     if not installed.is_installed():
         event("engine picked", engine=TRANSFORMERS, because="vllm is not installed")
