@@ -66,7 +66,7 @@ class Chronicle:
         elif now - self.reminded_at < REMIND_SECONDS:
             return
         self.reminded_at = now
-        warn("chain unreachable, trying again", seconds=now - self.lost_at, reason=error)
+        warn("chain unreachable, trying again", seconds=now - self.lost_at or None, reason=error)
 
     def _sum_up(self) -> None:
         record = self.record

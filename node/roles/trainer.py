@@ -25,6 +25,7 @@ from node.progress import Progress
 from node.roles.accepting import AcceptedGroups
 from node.roles.directory import url_of
 from node.roles.member import Member
+from node.roles.refusals import Refusals
 from node.training.batch import BatchRule, TrainingGroup
 from node.training.step import Learner, StepReport
 
@@ -154,10 +155,11 @@ class Trainer:
         member, started = self.member, self.member.clock.monotonic()
         root = await asyncio.to_thread(member.checkpoints.add, folder)
         size = (await asyncio.to_thread(member.checkpoints.manifest, root)).size
-        offering = asyncio.create_task(self._offer_patch(version, root))
+        refusals, offering = Refusals(member), asyncio.create_task(self._offer_patch(version, root))
         try:
             while member.record.ended is None and (member.record.latest is None or member.record.latest < version):
-                await self._try_to_publish(version, root, size, started)
+                if refusals.resting or not await self._try_to_publish(version, root, size, started, refusals):
+                    await member.wait()
                 await member.sync()
             await offering
         finally:
@@ -170,15 +172,17 @@ class Trainer:
                 "this key, or --home is not the folder that trained on"
             )
 
-    async def _try_to_publish(self, version: Version, root: Digest, size: int, started: float) -> None:
+    async def _try_to_publish(
+        self, version: Version, root: Digest, size: int, started: float, refusals: Refusals
+    ) -> bool:
         member = self.member
         try:
             await member.ledger.publish_checkpoint(member.run.id, version, root)
-            event("published", version=version, root=root, bytes=size,
-                  seconds=member.clock.monotonic() - started)  # fmt: skip
         except (CheckpointTooSoon, VersionMismatch, RunIsEnded, Unreachable, Unconfirmed) as error:
-            warn("not published, looking again", version=version, reason=error)
-            await member.wait()
+            refusals.note("not published, looking again", error, version=version)
+            return False
+        event("published", version=version, root=root, bytes=size, seconds=member.clock.monotonic() - started)
+        return True
 
     async def _offer_patch(self, version: Version, root: Digest) -> None:
         """Makes the patch from the version before, beside publication: who hears of this one asks for it at once.
@@ -200,18 +204,23 @@ class Trainer:
     # --- The end
 
     async def _end(self) -> None:
-        member = self.member
+        member, refusals = self.member, Refusals(self.member)
         while member.record.ended is None:
-            try:
-                await member.ledger.end_run(member.run.id)
-            except (RunIsEnded, Unreachable, Unconfirmed) as error:
-                warn("run not ended, looking again", reason=error)
+            if refusals.resting or not await self._try_to_end(refusals):
                 await member.wait()
             await member.sync()
         while member.record.open_submissions():
             await member.wait()
             await member.sync()
         await self._hand_over()
+
+    async def _try_to_end(self, refusals: Refusals) -> bool:
+        try:
+            await self.member.ledger.end_run(self.member.run.id)
+        except (RunIsEnded, Unreachable, Unconfirmed) as error:
+            refusals.note("run not ended, looking again", error)
+            return False
+        return True
 
     async def _hand_over(self) -> None:
         """Waits, for a while, until every relay with an endpoint holds the last version."""

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from ledger.base import Address, Digest, State, Version
-from ledger.errors import reverted
+from ledger.errors import Unreachable, reverted
 from node.errors import ConfigError
 from node.runspec import RunSpec
 from node.training.hyper import Hyper
 from node.training.step import Learner
 from tests.roles.network import TRAINER, Build, Network, Part
-from tests.roles.stage import Killed, Watched, key, until
+from tests.roles.stage import FastClock, Killed, Watched, key, until
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +217,30 @@ async def test_a_trainer_without_gas_says_which_address_needs_how_much(build: Bu
 
     with pytest.raises(ConfigError, match=f"cannot pay gas .*{TRAINER.address} holds 5 wei and needs 700 wei.*send it"):
         await trainer.task  # type: ignore[misc]
+
+
+async def test_while_the_chain_is_away_it_is_said_once_that_nothing_is_published_and_tried_ever_less_often(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1, publish=False)
+    plain, clock, tries = network.connect, FastClock(), list[float]()
+    began = clock.monotonic()
+
+    def watch(name: str, _: tuple[Any, ...]) -> None:
+        if name == "publish_checkpoint":
+            tries.append(clock.monotonic() - began)
+            raise Unreachable("nobody answers there")
+
+    network.connect = lambda account: Watched(plain(account), before=watch)  # type: ignore[arg-type,return-value]
+    (await network.trainer()).go()
+    await until(lambda: clock.monotonic() > began + 60)
+
+    said = [line.getMessage() for line in caplog.records if "not published" in line.getMessage()]
+    assert said == ["not published, looking again"]
+    assert 3 <= len(tries) <= 7  # after 1, 2, 4, 8, 16 and 32 s, not twice a second
+    tries.clear()
+    network.chain.mine(1)
+    await until(lambda: len(tries) > 0)
 
 
 async def test_a_checkpoint_that_comes_too_soon_is_published_when_its_time_has_come(
