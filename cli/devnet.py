@@ -2,6 +2,8 @@
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,16 +46,28 @@ def devnet(
     if folder:
         _require_unused(folder)
     resolve(model, lambda line: typer.echo(line, err=json))
-    place = folder or Path(tempfile.mkdtemp(prefix="intellect-node-devnet-"))
-    kept = "" if folder else " (deleted at the end; --folder keeps them)"
-    typer.echo(f"files and logs: {place}{kept}", err=json)
-    show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)
-    found = run_async(play(show, _connect, lambda line: typer.echo(line, err=json)))
+    with _place(folder) as place:
+        kept = "" if folder else " (deleted at the end; --folder keeps them)"
+        typer.echo(f"files and logs: {place}{kept}", err=json)
+        show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)
+        found = run_async(play(show, _connect, lambda line: typer.echo(line, err=json)))
     _print(found, json)
     if found.failures:
-        typer.echo(f"error: not as it should be; the logs are in {place / 'logs'}", err=True)
+        logs = f"the logs are in {place / 'logs'}" if folder else "--folder DIR keeps the logs"
+        typer.echo(f"error: not as it should be; {logs}", err=True)
         raise typer.Exit(FAILED)
-    if folder is None:
+
+
+@contextmanager
+def _place(folder: Path | None) -> Iterator[Path]:
+    """Where all of the network goes; what is not `folder` is deleted, however the network ends."""
+    if folder is not None:
+        yield folder
+        return
+    place = Path(tempfile.mkdtemp(prefix="intellect-node-devnet-"))
+    try:
+        yield place
+    finally:
         shutil.rmtree(place, ignore_errors=True)
 
 

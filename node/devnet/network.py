@@ -154,7 +154,9 @@ async def _until_final(show: Show, roles: Roles, seen: Observer, exam: Examinati
     """Watches until the run has ended and every submission has its final state."""
     while seen.record.ended is None or any(seen.record.open_submissions()):
         if time.monotonic() - started > show.seconds:
-            raise RoleFailed(f"the run did not end within {show.seconds:.0f} s: the logs are in {show.folder}/logs")
+            raise RoleFailed(
+                f"the run did not end within {show.seconds:.0f} s: --seconds gives it longer, --folder keeps logs"
+            )
         seen.names = {player.node: player.name for player in roles.everybody} | {
             player.address: player.name for player in roles.everybody
         }

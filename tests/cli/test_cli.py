@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from ledger.keys import create
 from node.files import locked
-from tests.cli.command import PASSWORD, command
+from tests.cli.command import PASSWORD, command, finished, process
 
 KEY = "0x" + "11" * 32
 ADDRESS = "0x19E7E376E7C213B7E7e7e46cc70A5dD086DAff2A"  # of that key; any Ethereum library computes it
@@ -189,6 +190,20 @@ def test_whether_the_folder_of_a_network_stays_is_said_at_the_start(tmp_path: Pa
 
     assert "(deleted at the end; --folder keeps them)\n" in passing.stdout
     assert f"files and logs: {tmp_path / 'mine'}\n" in kept.stdout
+    assert not list(tmp_path.glob("intellect-node-devnet-*")) and (tmp_path / "mine").is_dir()
+
+
+def test_the_folder_of_a_network_goes_when_it_is_ended_with_ctrl_c(tmp_path: Path) -> None:
+    with process("devnet", "--model", "tiny", home=tmp_path, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1") as running:
+        assert running.stdout is not None
+        while "deploying" not in running.stdout.readline():
+            assert running.poll() is None
+        assert len(list(tmp_path.glob("intellect-node-devnet-*"))) == 1
+        running.send_signal(signal.SIGINT)
+        answer = finished(running)
+
+    assert answer.code == 1
+    assert not list(tmp_path.glob("intellect-node-devnet-*"))
 
 
 def test_paths_lie_under_the_home_folder_and_purge_keeps_wallets(tmp_path: Path) -> None:
