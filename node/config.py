@@ -109,6 +109,9 @@ class StateFolder:
         return self.folder / "lock"
 
 
+KEPT_VERSIONS = 5  # of the weights, the newest; version 0 stays too
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """What of this machine's line and disk goes to others. Without limits, as much as they ask for."""
@@ -142,7 +145,7 @@ class Settings:
     allow_private: bool = False  # let peers have loopback and private addresses: local networks only
     threads: int | None = None  # of torch; None: its own choice
     poll_seconds: float = 0.5  # between two looks at the chain
-    keep_versions: int = 5
+    keep_versions: int = KEPT_VERSIONS
     sharing: Sharing = Sharing()
     libp2p: Libp2p = Libp2p()
     inbound: bool = True  # whether others can connect to this machine at all

@@ -8,7 +8,7 @@ from shutil import copytree
 
 from ledger.base import NOBODY, Digest, Ledger, Version
 from node.clock import SystemClock
-from node.config import Home, StateFolder
+from node.config import KEPT_VERSIONS, Home, StateFolder
 from node.errors import ConfigError, Malformed, NotFound, StoreError
 from node.files import require_new
 from node.log import seconds_text
@@ -18,12 +18,15 @@ from node.record import Record
 from node.roles.directory import weight_sources
 from node.shards.client import Downloader
 from node.shards.layout import CHECKPOINTS
-from node.shards.manifest import build
+from node.shards.manifest import Manifest, build
 from node.shards.store import CheckpointStore
+from node.shards.wanted import Pace
 from node.transport import vet_url
 from node.transport.connections import Connections
 
 MAX_NAMED = 4  # endpoints that a message names
+EXPECTED = Pace(wait_seconds=2, brief_wait_seconds=1, patience_seconds=20.0)  # of a version that nodes keep
+UNEXPECTED = Pace(wait_seconds=1, brief_wait_seconds=1, patience_seconds=3.0)  # somebody may have it nevertheless
 
 Say = Callable[[str], None]  # takes one line of progress
 
@@ -49,7 +52,8 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     """The folder of `version` in this user's cache of checkpoints: from a node of the same home, else from peers.
 
     Raises:
-        ConfigError: the version is not published, or only private addresses could be asked.
+        ConfigError: the version is not published, nobody keeps it any more, or only private addresses could be
+            asked.
         NotFound: no peer has it now.
     """
     spec, record = await read_record(ledger, run)
@@ -66,10 +70,35 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     say(f"version {version}: nodes that may hold it: {len(sources)}{private}")
     progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
     async with Connections(allow_private) as connections:
+        pace = EXPECTED if version in _kept(record) else UNEXPECTED
+        asking = Downloader(store, connections, lambda: sources, pace=pace)
+        await asyncio.to_thread(store.remember, await _manifest(asking, record, version, root))
         with progress:
             folder = await Downloader(store, connections, lambda: sources, base=base).fetch(root, progress)
     say(f"version {version} fetched in {seconds_text(progress.seconds)}")
     return folder
+
+
+def _kept(record: Record) -> list[int]:
+    """The versions that nodes have not deleted to make room, ascending."""
+    count = len(record.checkpoints)
+    return sorted({*range(count)[:1], *range(count)[-KEPT_VERSIONS:]})
+
+
+async def _manifest(asking: Downloader, record: Record, version: int, root: Digest) -> Manifest:
+    """Raises: ConfigError: nobody has that version, and nobody is expected to. NotFound: nobody has it now."""
+    try:
+        return await asking.manifest(root)
+    except NotFound:
+        asked, kept = asking.selection.account(asking.sources()), _kept(record)
+    if version in kept:
+        raise NotFound(
+            f"nobody who could be asked has version {version} ({asked}): try again when trainer or relays are up"
+        )
+    raise ConfigError(
+        f"nobody keeps version {version} any more: nodes keep version 0 and the newest {KEPT_VERSIONS}, so "
+        f"export one of {', '.join(map(str, kept))} (asked: {asked})"
+    )
 
 
 def _held_here(store: CheckpointStore, root: Digest, home: Home, say: Say) -> Path | None:

@@ -74,7 +74,7 @@ class Asker:
                 url, into, exact=exact, wait_seconds=wait_seconds, timeouts=self._timeouts
             )
         except (Malformed, ValueError, OSError) as error:  # ValueError: of names that nobody can read
-            self._selection.failed(source, f"{type(error).__name__}: {error}")
+            self._selection.failed(source, str(error) or "no answer in time")
             return None
         if answer.status == 200:
             # That it waited for the chunk itself says nothing of its bandwidth.
