@@ -30,7 +30,7 @@ from node.record import Record
 from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
 from node.roles.claiming import claim_rewards
-from node.roles.directory import url_of, weight_sources
+from node.roles.directory import url_of, weight_holders
 from node.roles.frauds import Workmanship, workmanship
 from node.roles.handover import Handover
 from node.roles.intake import Intake
@@ -114,7 +114,9 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
             store = CheckpointStore(state.checkpoints, settings.sharing.quota_bytes)
             base = Digest(bytes.fromhex(spec.model.manifest_root))
             me = ledger.account
-            downloader = Downloader(store, connections, lambda: weight_sources(record, me), clock, base=base)
+            downloader = Downloader(
+                store, connections, lambda: downloader.selection.of_nodes(weight_holders(record, me)), clock, base=base
+            )
             if settings.sharing.weights:
                 downloader.me = lambda: url_of(record, me)
             uplink = Uplink(settings.sharing.upload_limit)

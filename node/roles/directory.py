@@ -27,7 +27,12 @@ def core(record: Record) -> list[Address]:
 
 def weight_sources(record: Record, me: Address) -> tuple[str, ...]:
     """Who may hold a checkpoint: relays first, then validators, the trainer, and workers with stake, each once."""
-    return tuple(dict.fromkeys(_urls(record, (*core(record), *staked(record)), me)))
+    return tuple(dict.fromkeys(url for _, url in weight_holders(record, me)))
+
+
+def weight_holders(record: Record, me: Address) -> Iterator[tuple[Address, str]]:
+    """As `weight_sources`, with who announced each."""
+    return _urls(record, (*core(record), *staked(record)), me)
 
 
 def staked(record: Record) -> Iterator[Address]:
@@ -49,7 +54,7 @@ def validators(record: Record, me: Address) -> dict[Address, str]:
 def file_holders(record: Record, node: Address, me: Address) -> tuple[str, ...]:
     """Who may hold a rollout file of `node`: itself, which made it, then validators and trainer."""
     params = record.run.params
-    return tuple(dict.fromkeys(_urls(record, (node, *params.validators, params.trainer), me)))
+    return tuple(dict.fromkeys(url for _, url in _urls(record, (node, *params.validators, params.trainer), me)))
 
 
 def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:
@@ -58,8 +63,8 @@ def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(who for who in (*params.validators, params.trainer) if who != me))
 
 
-def _urls(record: Record, order: Iterable[Address], me: Address) -> Iterator[str]:
+def _urls(record: Record, order: Iterable[Address], me: Address) -> Iterator[tuple[Address, str]]:
     for who in order:
         url = url_of(record, who)
         if url and who != me:
-            yield url
+            yield who, url

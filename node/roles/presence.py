@@ -46,6 +46,7 @@ async def present(member: Member, key: LocalAccount | None, url: str) -> AsyncIt
     except StoreError as error:
         warn("libp2p is off: the chain's record and HTTP go on", reason=error)
         member.others = Alone(str(error))
+        await asyncio.to_thread(_save, member)
         yield url
         return
     with listening(member.settings.host, settings.port, member.settings.allow_private, secret) as taken:
@@ -74,8 +75,8 @@ async def _running(member: Member, key: LocalAccount, taken: Listening, url: str
 @contextmanager
 def _live_sources(member: Member) -> Iterator[None]:
     """Weights are asked for where live nodes say they are, too, after where the chain says."""
-    before = member.downloader.sources
-    member.downloader.sources = lambda: tuple(dict.fromkeys((*before(), *member.others.endpoints().values())))
+    before, vetted = member.downloader.sources, member.downloader.selection.of_nodes
+    member.downloader.sources = lambda: tuple(dict.fromkeys((*before(), *vetted(member.others.endpoints().items()))))
     try:
         yield
     finally:

@@ -7,9 +7,11 @@ rather than with the number of others' downloads, so that there is always somebo
 import math
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from ledger.base import Address
+from node.shards.announcers import Announcers
 from node.shards.bans import Bans
 
 SMOOTHING = 0.3  # of both moving averages
@@ -42,11 +44,16 @@ class Selection:
         self._now = now
         self._records: OrderedDict[str, _Record] = OrderedDict()
         self._bans = bans or Bans()
+        self._announcers = Announcers(self._bans, now)
 
     @property
     def banned(self) -> dict[str, str]:
         """Why, by source."""
         return self._bans.reasons
+
+    def of_nodes(self, announced: Iterable[tuple[Address, str]]) -> tuple[str, ...]:
+        """The URLs of nodes none of whose URLs is banned. A node is banned with the one that it has just now."""
+        return self._announcers.urls(announced)
 
     def usable(self, sources: Collection[str]) -> list[str]:
         """Those neither banned nor pausing after a failure."""
@@ -137,8 +144,8 @@ class Selection:
         record.last_error = "serves no weights"
 
     def ban(self, source: str, reason: str) -> None:
-        """It served wrong bytes. Exact blame: each answer is one source's."""
-        self._bans.add(source, reason)
+        """It served wrong bytes. Exact blame: each answer is one source's, and who announced it said where to ask."""
+        self._announcers.ban(source, reason)
 
     def account(self, sources: Collection[str]) -> str:
         """What became of each, for an error message."""

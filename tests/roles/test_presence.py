@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,28 @@ async def test_status_says_who_is_connected_and_who_reached_this_node(build: Bui
     del me.member.record.endpoints[other.member.account]
     assert me.member.downloader.sources() == (url,)  # by its heartbeat, where the chain has none
     assert split_endpoint(me.member.record.endpoints[me.member.account])[1] == among(me).link.address
+
+
+async def test_a_node_that_lied_is_not_asked_at_the_url_that_it_announces_next(build: Build) -> None:
+    network = await build(validators=2)
+    network.settings = ON
+    me, liar = [await network.validator(place) for place in (0, 1)]
+    await met(me, liar)
+    await me.member.sync()
+    sources, endpoints = me.member.downloader.sources, me.member.record.endpoints
+    (url,) = sources()
+
+    me.member.downloader.selection.ban(url, "served a wrong chunk")
+    assert sources() == ()
+    endpoints[liar.member.account] = "http://198.51.100.1/on/chain"
+    assert sources() == ()
+    among(liar).myself = replace(among(liar).myself, endpoint="http://198.51.100.1/by/heartbeat")
+    among(liar).beat()
+    await until(lambda: "http://198.51.100.1/by/heartbeat" in among(me).endpoints().values(), "it is heard")
+    assert sources() == ()
+
+    endpoints[Address(TRAINER.address)] = "http://198.51.100.1/of/another"
+    assert sources() == ("http://198.51.100.1/of/another",)
 
 
 async def test_a_role_works_on_by_the_chain_and_http_while_its_libp2p_is_killed_again_and_again(build: Build) -> None:
