@@ -64,6 +64,7 @@ def _add(session: Any, metadata: bytes, folder: Path, peers: list[int]) -> Any:
     added.save_path = str(folder)
     added.flags &= ~libtorrent.torrent_flags.auto_managed
     added.flags &= ~libtorrent.torrent_flags.paused
+    added.flags |= libtorrent.torrent_flags.disable_pex  # or a node asks the seed itself, past the slow line
     handle = session.add_torrent(added)
     for port in peers:
         handle.connect_peer(("127.0.0.1", port))
