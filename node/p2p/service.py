@@ -10,7 +10,7 @@ from node.buckets import Rates
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
-from node.p2p.content import Piece, PieceSource, encode_answer
+from node.p2p.content import PIECE_BYTES, Piece, PieceSource, encode_answer
 from node.p2p.gossip import Gossip, sized
 from node.p2p.limits import MAX_NODES, MIB
 from node.p2p.link import Link
@@ -21,8 +21,10 @@ MAX_TOLD: Final = 64  # heartbeats in one answer
 MAX_TOLD_BYTES: Final = 256 << 10
 CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one node, forwarded ones included
 FORWARDS_AT_ONCE: Final = 16
-FORWARDS_PER_NODE: Final = 4  # of these
-PIECE_SECONDS: Final = 20.0
+FORWARDS_PER_NODE: Final = 2  # of these, that one node asks for
+FORWARDS_PER_TARGET: Final = 4  # that one node is asked for: whoever asks has at most half of them
+PIECE_SECONDS: Final = 20.0  # for a whole one
+FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Service:
     pieces: PieceSource
     prober: Prober
     content: Rates = field(default_factory=_content_rates)
-    forwards: Counter[Address] = field(default_factory=Counter)  # under way, by who asked
+    forwards: Counter[tuple[Address, Address]] = field(default_factory=Counter)  # under way: who asked whom
 
     async def answer(self, peer: str, protocol: str, body: bytes) -> bytes:
         """Raises: Malformed, NotFound, StoreError: it is refused."""
@@ -82,12 +84,29 @@ class Service:
     async def _forward(self, known: Known, target: bytes, wanted: Piece) -> bytes:
         """Asks a peer that is connected here for a piece, for one that cannot connect to it."""
         found = next((peer for peer in self.known if peer_id_bytes(peer) == target), None)
-        crowded = self.forwards.total() >= FORWARDS_AT_ONCE or self.forwards[known.node] >= FORWARDS_PER_NODE
-        if found is None or crowded or not self.content.of(known.node).take(wanted.length):
-            raise NotFound("that peer is not connected, or too much at once")
-        self.forwards[known.node] += 1
+        if found is None:
+            raise NotFound("that peer is not connected")
+        pair = known.node, self.known[found].node
+        if self._crowded(*pair) or not self.content.of(known.node).take(wanted.length):
+            raise NotFound("too much at once")
+        self.forwards[pair] += 1
         try:
-            return await self.link().ask(found, CONTENT, wanted.encode(), seconds=PIECE_SECONDS)
+            return await self.link().ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
         finally:
-            self.forwards[known.node] -= 1
+            self.forwards[pair] -= 1
             self.forwards += Counter()  # drops those without any
+
+    def _crowded(self, asker: Address, target: Address) -> bool:
+        """Whether as much is forwarded as may be: in all, for `asker`, or of `target`."""
+        by_asker = sum(count for (who, _), count in self.forwards.items() if who == asker)
+        of_target = sum(count for (_, who), count in self.forwards.items() if who == target)
+        return (
+            self.forwards.total() >= FORWARDS_AT_ONCE
+            or by_asker >= FORWARDS_PER_NODE
+            or of_target >= FORWARDS_PER_TARGET
+        )
+
+
+def piece_seconds(length: int) -> float:
+    """How long a piece of so many bytes may take whoever is asked for it here."""
+    return FIRST_SECONDS + (PIECE_SECONDS - FIRST_SECONDS) * length / PIECE_BYTES

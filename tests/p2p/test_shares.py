@@ -1,6 +1,8 @@
 """What one node may have of another, beside what its peers may ask of the libp2p process."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,8 +17,8 @@ from node.p2p.keys import public_key_of
 from node.p2p.limits import CORE_PEERS, MAX_PEERS, MIB
 from node.p2p.network import Network
 from node.p2p.protocols import CONTENT, FORWARD, IDENTITY
-from node.p2p.service import FORWARDS_PER_NODE
-from tests.p2p.parts import BLOCK_TIME, SCOPE, STAKING, Town, account, secret, town, until
+from node.p2p.service import FORWARDS_AT_ONCE, FORWARDS_PER_NODE, FORWARDS_PER_TARGET, piece_seconds
+from tests.p2p.parts import BLOCK_TIME, SCOPE, STAKING, Holding, Town, account, secret, town, until
 
 FILE = Digest(b"\x07" * 32)
 PIECE = Piece(Kind.FILE, FILE, 0)
@@ -96,10 +98,64 @@ async def test_one_node_has_only_so_many_pieces_forwarded_at_once() -> None:
         waiting.append(asyncio.create_task(relay.asked(other, FORWARD, wanted)))
         await until(lambda: slow.asked == FORWARDS_PER_NODE + 1)
 
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await _ended(waiting)
         assert not relay.service.forwards
+
+
+async def test_a_node_and_its_accomplice_that_never_answers_leave_places_for_others() -> None:
+    """They ask for a byte each time, and again as soon as it is over; honest ones are asked for meanwhile."""
+    async with town() as place:
+        relay = await place.node(1)
+        slow, honest = Slow(), Holding(**{"x" + FILE.hex(): b"rollouts"})
+        accomplice = await place.node(3, slow, bootstrap=(place.address(relay),))
+        worker = await place.node(4, honest, bootstrap=(place.address(relay),))
+        await until(lambda: {accomplice.peer, worker.peer} <= relay.known.keys() and relay.peer in worker.known)
+        await until(lambda: relay.peer in accomplice.known)
+        evil = await come(place, relay, 20, 2)
+        byte = Piece(Kind.FILE, FILE, 0, 1).encode()
+
+        async def hold() -> None:
+            while True:
+                with suppress(NotFound):
+                    await relay.asked(evil, FORWARD, peer_id_bytes(accomplice.peer) + byte)
+                await asyncio.sleep(0.01)
+
+        holding = [asyncio.create_task(hold()) for _ in range(FORWARDS_AT_ONCE)]
+        await until(lambda: slow.asked == FORWARDS_PER_NODE)
+        validator = await come(place, relay, 21, 5)
+        for _ in range(50):
+            answer = await relay.asked(validator, FORWARD, peer_id_bytes(worker.peer) + PIECE.encode())
+            assert answer.endswith(b"rollouts")
+        assert relay.service.forwards.total() == FORWARDS_PER_NODE == 2
+        await _ended(holding)
+
+
+async def test_a_target_that_never_answers_has_only_so_many_places_and_one_asker_half_of_them() -> None:
+    async with town() as place:
+        relay = await place.node(1)
+        slow = Slow()
+        target = await place.node(3, slow, bootstrap=(place.address(relay),))
+        await until(lambda: target.peer in relay.known and relay.peer in target.known)
+        wanted = peer_id_bytes(target.peer) + PIECE.encode()
+        askers = [await come(place, relay, 20 + number, 20 + number) for number in range(3)]
+
+        waiting = list[asyncio.Task[bytes]]()
+        for asker in askers[:2]:
+            waiting += [asyncio.create_task(relay.asked(asker, FORWARD, wanted)) for _ in range(FORWARDS_PER_NODE)]
+        await until(lambda: slow.asked == FORWARDS_PER_TARGET == 2 * FORWARDS_PER_NODE)
+        with pytest.raises(NotFound, match="too much at once"):
+            await relay.asked(askers[2], FORWARD, wanted)
+        await _ended(waiting)
+
+
+def test_a_place_is_held_as_long_as_the_piece_is_large() -> None:
+    assert [piece_seconds(length) for length in (0, MIB // 2, MIB)] == [4.0, 12.0, 20.0]
+
+
+async def _ended(tasks: "Sequence[asyncio.Task[bytes] | asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def said(news: News, milliseconds: int) -> bytes:
