@@ -55,7 +55,7 @@ def byte_rate(text: str) -> float:
     rate = value / (8 if unit == "bit" else 1)
     if not LEAST_UPLOAD <= rate <= MOST_BYTES:
         raise typer.BadParameter(
-            f"Input should be a rate of 200kB a second or more, such as 50MB or 400Mbit, and is {text[:40]!r}"
+            f"Input should be a rate from 200kB to 1000000TB a second, such as 50MB or 400Mbit, and is {text[:40]!r}"
         )
     return rate
 
@@ -64,7 +64,7 @@ def byte_size(text: str) -> int:
     """Bytes in what the user wrote: 500GB, and the like. Raises: typer.BadParameter."""
     value, unit = _quantity(text)
     if unit != "B" or not LEAST_QUOTA <= value <= MOST_BYTES:
-        raise typer.BadParameter(f"Input should be a size of 1MB or more, such as 500GB, and is {text[:40]!r}")
+        raise typer.BadParameter(f"Input should be a size from 1MB to 1000000TB, such as 500GB, and is {text[:40]!r}")
     return int(value)
 
 

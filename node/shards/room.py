@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.base import Digest
-from node.errors import StoreError
+from node.errors import ConfigError, StoreError
+from node.log import bytes_text
 from node.shards.layout import CHECKPOINTS, PARTIAL
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,16 @@ class Room:
         """Room for `what`, of `size` bytes, of which those that have come of `root` are there; `evict` deletes a
         checkpoint and says whether there was one.
 
-        Raises: StoreError: there is none, without those that are not to spare, and `root`. OSError.
+        Raises:
+            ConfigError: the quota is less than it alone.
+            StoreError: there is none, without those that are not to spare, and `root`.
+            OSError.
         """
+        if self.quota_bytes is not None and size > self.quota_bytes:
+            raise ConfigError(
+                f"{what} has {bytes_text(size)}, and --quota is {bytes_text(self.quota_bytes)}: give two or three "
+                "times that size, since the newest version comes while work goes on with the one before"
+            )
         while (why := lack_of_room(self.folder, what, size, self.quota_bytes, root)) is not None:
             if not self.spare_one(evict, root):
                 raise StoreError(why)
@@ -52,16 +61,19 @@ def lack_of_room(folder: Path, what: str, size: int, quota_bytes: int | None, ro
     """
     begun = None if root is None else folder / PARTIAL / root.hex()
     more_bytes = size - sum(allocated_bytes(path) for path in (begun.rglob("*") if begun else ()))
-    more = f"{what} needs {more_bytes / 1e9:.1f} GB more, and"
+    more = f"{what} has {bytes_text(size)}"
     taken = taken_bytes(folder, begun)
     if quota_bytes is not None and size > quota_bytes - taken:
-        return f"{more} {taken / 1e9:.1f} of {quota_bytes / 1e9:.1f} GB are taken: give a larger --quota"
+        return (
+            f"{more}, and of the quota of {bytes_text(quota_bytes)}, {bytes_text(taken)} are taken by what is needed: "
+            f"give a --quota of {bytes_text(size + taken)} or more"
+        )
     usage = shutil.disk_usage(folder)
     reserved = min(usage.total // RESERVED_SHARE, MAX_RESERVED_BYTES)
     if more_bytes > usage.free - reserved:
         return (
-            f"{more} {folder} has {usage.free / 1e9:.1f} GB free, of which {reserved / 1e9:.1f} GB stay so: make room, "
-            "or choose another data folder"
+            f"{more}, of which {bytes_text(more_bytes)} have to come, and {folder} has {bytes_text(usage.free)} free, "
+            f"of which {bytes_text(reserved)} stay so: make room, or choose another data folder"
         )
     return None
 

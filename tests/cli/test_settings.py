@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import typer
 from aiohttp import web
 
 from cli.sharing import byte_rate, byte_size
@@ -390,3 +391,10 @@ def test_the_version_names_the_protocol_too(tmp_path: Path) -> None:
     answer = command("--version", home=tmp_path)
 
     assert (answer.code, answer.out) == (0, "intellect-node 0.1.0, protocol 1\n")
+
+
+def test_a_size_or_rate_over_the_upper_bound_is_told_both_bounds() -> None:
+    with pytest.raises(typer.BadParameter, match=r"a size from 1MB to 1000000TB, such as 500GB, and is '999999999TB'"):
+        byte_size("999999999TB")
+    with pytest.raises(typer.BadParameter, match=r"a rate from 200kB to 1000000TB a second, .* and is '999999999TB'"):
+        byte_rate("999999999TB")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ledger.base import Digest
-from node.errors import StoreError
+from node.errors import ConfigError, StoreError
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.room import taken_bytes
 from node.shards.store import CheckpointStore
@@ -57,7 +57,10 @@ def test_nothing_goes_that_is_not_to_spare_when_the_quota_is_full(tmp_path: Path
     first, second = filled(store, tmp_path, 2)
     store.keep([first, second])
 
-    with pytest.raises(StoreError, match=r"needs 0\.0 GB more.* taken: give a larger --quota"):
+    with pytest.raises(
+        StoreError,
+        match=r"has 1\.0 MB, and of the quota of 2\.5 MB, 2\.0 MB are taken .* a --quota of 3\.\d MB or more",
+    ):
         store.begin(build(megabyte(tmp_path / "next", 9)))
 
     assert store.complete(first) is not None
@@ -84,7 +87,7 @@ def test_a_begun_checkpoint_counts_in_full_when_another_is_begun_and_once_when_i
     store = CheckpointStore(tmp_path / "store", quota_bytes=quota)
     root = store.begin(build(source))
 
-    with pytest.raises(StoreError, match="give a larger --quota"):
+    with pytest.raises(StoreError, match="give a --quota of"):
         store.begin(build(megabyte(tmp_path / "other", 8)))
 
     store.write_chunk(root, *chunks_of(source)[1])
@@ -95,10 +98,20 @@ def test_a_begun_checkpoint_counts_in_full_when_another_is_begun_and_once_when_i
 
 def test_what_is_being_received_is_not_deleted_for_itself(tmp_path: Path) -> None:
     source = megabyte(tmp_path / "next", 9)
+    store = CheckpointStore(tmp_path / "store", quota_bytes=int(1.5 * MB))
+    (kept,) = filled(store, tmp_path, 1)
+    store.keep([kept, build(source).root], spare=[build(source).root])
+
+    with pytest.raises(StoreError, match="quota"):
+        store.begin(build(source))
+
+
+def test_a_quota_that_no_checkpoint_fits_in_is_the_users_to_change(tmp_path: Path) -> None:
+    source = megabyte(tmp_path / "next", 9)
     store = CheckpointStore(tmp_path / "store", quota_bytes=MB // 2)
     store.keep([build(source).root], spare=[build(source).root])
 
-    with pytest.raises(StoreError, match="quota"):
+    with pytest.raises(ConfigError, match=r"has 1\.0 MB, and --quota is 500\.0 kB: give two or three times that size"):
         store.begin(build(source))
 
 
