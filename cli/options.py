@@ -84,11 +84,13 @@ def engine_of(name: str, threads: int | None, gpus: str | None, ranks: int) -> "
 
 
 def libp2p_of(peers: list[str] | None, port: int, off: bool) -> "Libp2p":
-    """What the options amount to. Raises: ConfigError: a peer's address is none."""
+    """What the options amount to. Raises: ConfigError: a peer's address is none, or libp2p is off and on in one."""
     from node.config import Libp2p
     from node.errors import ConfigError, Malformed
     from node.p2p.addresses import parse_multiaddr
 
+    if off and (port or peers):
+        raise ConfigError(f"{'--p2p-port' if port else '--peer'} is of no use with --no-p2p: leave out one of them")
     for peer in peers or ():
         try:
             parse_multiaddr(peer)

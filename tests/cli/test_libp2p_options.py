@@ -14,7 +14,14 @@ PEER = "/ip4/203.0.113.7/tcp/4001/p2p/12D3KooWBtg3aaRMjxwedh83aGiUkwSxDwUZkzuJcf
 
 def test_libp2p_is_on_unless_told_otherwise() -> None:
     assert libp2p_of(None, 0, False) == Libp2p(True, 0, ())
-    assert libp2p_of([PEER], 4001, True) == Libp2p(False, 4001, (PEER,))
+    assert libp2p_of([PEER], 4001, False) == Libp2p(True, 4001, (PEER,))
+    assert libp2p_of(None, 0, True) == Libp2p(False, 0, ())
+
+
+@pytest.mark.parametrize(("peers", "port", "named"), [([PEER], 0, "--peer"), (None, 4001, "--p2p-port")])
+def test_options_of_libp2p_are_refused_where_it_is_off(peers: list[str] | None, port: int, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"{named} is of no use with --no-p2p: leave out one of them"):
+        libp2p_of(peers, port, True)
 
 
 @pytest.mark.parametrize("peer", ["", "203.0.113.7:4001", PEER[:-1], PEER.replace("tcp", "udp"), PEER + " "])
