@@ -62,8 +62,16 @@ class Offers:
     commitments: tuple[Digest, ...]
 
 
-News = Heartbeat | NewVersion | Held | Offers
-KINDS: Final[dict[type[News], int]] = {Heartbeat: 1, NewVersion: 2, Held: 3, Offers: 4}
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What validators signed about a submission: `messages` as `node.peers.wire` has them, whoever hears them looks."""
+
+    commitment: Digest
+    messages: bytes
+
+
+News = Heartbeat | NewVersion | Held | Offers | Verdicts
+KINDS: Final[dict[type[News], int]] = {Heartbeat: 1, NewVersion: 2, Held: 3, Offers: 4, Verdicts: 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,8 @@ def encode_news(news: News) -> bytes:
             return _HELD.pack(root, chunks) + bitmap
         case Offers(commitments):
             return b"".join(commitments)
+        case Verdicts(commitment, messages):
+            return commitment + messages
 
 
 def parse_news(kind: int, payload: bytes) -> News:
@@ -142,6 +152,8 @@ def parse_news(kind: int, payload: bytes) -> News:
             return _held(payload)
         case 4 if 0 < len(payload) <= 32 * MAX_COMMITMENTS and len(payload) % 32 == 0:
             return Offers(tuple(Digest(payload[at : at + 32]) for at in range(0, len(payload), 32)))
+        case 5 if len(payload) > 32:
+            return Verdicts(Digest(payload[:32]), payload[32:])
         case _:
             raise Malformed(f"an announcement of kind {kind} with {len(payload)} bytes")
 

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from ledger.base import Address, Digest
 from node.buckets import Rates
 from node.p2p.addresses import PeerAddress
-from node.p2p.announcements import Announcement, Heartbeat, Held, Offers
+from node.p2p.announcements import Announcement, Heartbeat, Held, Offers, Verdicts
 from node.p2p.limits import MAX_NODES
 
 MAX_OFFERS: Final = 8_192  # commitments; the longest unheard of goes first
@@ -48,7 +48,7 @@ class Book:
         before, and the node does not move too often.
         """
         node, news, seconds = message.statement.node, message.news, message.milliseconds / 1000
-        if message.milliseconds < self.told.get((node, type(news)), 0) and not isinstance(news, Offers):
+        if message.milliseconds < self.told.get((node, type(news)), 0) and not isinstance(news, Offers | Verdicts):
             return False
         if isinstance(news, Heartbeat) and self._moves(message) and not self.changes.of(node).take():
             return False

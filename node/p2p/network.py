@@ -18,7 +18,7 @@ from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.log import event
 from node.p2p.addresses import PeerAddress, peer_id_bytes
-from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, announce
+from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, Verdicts, announce
 from node.p2p.book import Book
 from node.p2p.content import Content, PieceSource
 from node.p2p.gossip import Gossip, split
@@ -51,7 +51,7 @@ class Network:
     pieces: PieceSource
     clock: Clock
     session: aiohttp.ClientSession
-    heard: Callable[[NewVersion], None]
+    heard: Callable[[Announcement], None]  # of a version, or of verdicts
     bans: Bans
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
@@ -199,8 +199,8 @@ class Network:
         if not self.book.add(message):
             return
         match message.news:
-            case NewVersion():
-                self.heard(message.news)
+            case NewVersion() | Verdicts():
+                self.heard(message)
             case Heartbeat():
                 self.seeker.wake.set()
 

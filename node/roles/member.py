@@ -14,7 +14,7 @@ from node.clock import Clock
 from node.config import Settings, StateFolder
 from node.errors import Malformed, NodeError, NotFound, SpecMismatch, StoreError
 from node.log import event, warn
-from node.p2p.announcements import NewVersion
+from node.p2p.announcements import Announcement, NewVersion, Verdicts
 from node.p2p.others import Alone, Others
 from node.peers.client import PeerClient
 from node.progress import Progress
@@ -57,6 +57,7 @@ class Member:
     refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
     others: Others = field(default_factory=lambda: Alone("not on yet"))  # by libp2p
     news: asyncio.Event = field(default_factory=asyncio.Event)  # somebody says that the chain has something new
+    verdicts: asyncio.Queue[tuple[Address, Verdicts]] | None = None  # announced, by whom; of who wants to hear them
     woken: float = float("-inf")  # when that was last believed, monotonic
     looked: float = float("-inf")  # when the chain was last read, monotonic
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -137,10 +138,14 @@ class Member:
             sleeping.cancel()
             told.cancel()
 
-    def told_of(self, version: NewVersion) -> None:
-        """A peer says that there is a new version: a reason to look, and nothing more."""
-        if self.record.latest is None or version.version > self.record.latest:
-            self.news.set()
+    def told_of(self, said: Announcement) -> None:
+        """A peer says that there is a new version, which is a reason to look and nothing more; or what validators
+        signed, for who wants to hear that. What comes faster than it is taken is let go: it is asked for as well."""
+        match said.news:
+            case NewVersion(version, _) if self.record.latest is None or version > self.record.latest:
+                self.news.set()
+            case Verdicts() if self.verdicts is not None and not self.verdicts.full():
+                self.verdicts.put_nowait((said.statement.node, said.news))
 
     def held(self, version: Version) -> Path | None:
         """The folder of `version`, if its every chunk is here."""

@@ -1,17 +1,20 @@
 """The validator: holds every file, checks what it must, signs what it found, and has the chain act on it.
 
-Three loops run side by side, so that none waits for another: `_watch` attends to every open submission, `_close`
-settles and reports, the `Examiner` runs the model. What is signed is on disk first; what could not be decided is tried
-again. Only evidence slashes.
+Loops run side by side, so that none waits for another: `_watch` attends to every open submission, `_close` settles and
+reports, `_listen` takes in what the others say, the `Examiner` runs the model. What is signed is on disk first; what
+could not be decided is tried again. Only evidence slashes.
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ledger.base import WHOLE_FILE, Address, Digest
 from ledger.messages import Have
 from node.errors import Malformed, NotFound
 from node.log import warn
+from node.p2p.announcements import Verdicts
+from node.peers.wire import parse_verdicts
 from node.record import Submission
 from node.roles.acceptance import Acceptance
 from node.roles.audit import Auditor
@@ -28,6 +31,7 @@ from node.verdicts import Check, Rejected, Undecided
 INQUIRY_SECONDS = 3.0  # between two questions after a missing file, or after what the others signed
 FETCHES_OF_NODE = 4  # at once, of one worker's files: one that withholds many must not take every connection
 PRUNE_SECONDS = 600.0
+MAX_TOLD = 64  # announcements that wait to be looked at, of 64 KiB each
 
 
 @dataclass(slots=True)
@@ -72,7 +76,9 @@ class Validator:
         """Validates until the run has ended and every submission is final."""
         await self.member.synced()
         async with self.member.following_weights():
-            loops = [asyncio.create_task(loop) for loop in (self._watch(), self._close(), self.examiner.run())]
+            self.member.verdicts = asyncio.Queue(MAX_TOLD)
+            work = (self._watch(), self._close(), self._listen(), self.examiner.run())
+            loops = [asyncio.create_task(loop) for loop in work]
             try:
                 done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
                 for loop in done:
@@ -184,6 +190,19 @@ class Validator:
             return
         if not self.member.record.is_final(commitment):
             await self.casebook.add(commitment, said, url)
+
+    async def _listen(self) -> None:
+        """Takes in what the other validators say by gossip."""
+        assert self.member.verdicts is not None
+        while True:
+            who, said = await self.member.verdicts.get()
+            if who in self.casebook.validators and said.commitment in self.member.record.unfinished:
+                await self.guard("gossip", said.commitment, self._hear(who, said))
+
+    async def _hear(self, who: Address, said: Verdicts) -> bool:
+        with suppress(Malformed):
+            await self.casebook.add(said.commitment, parse_verdicts(said.messages), who)
+        return True
 
     # --- What is over
 

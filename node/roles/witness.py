@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from eth_account.signers.local import LocalAccount
@@ -11,6 +12,8 @@ from ledger.messages import Have, NoFault, SignedMessage
 from ledger.messages import sign as sign_message
 from node.errors import Malformed, NotFound
 from node.log import event, warn
+from node.p2p.announcements import Verdicts
+from node.peers.wire import encode_verdicts
 from node.record import Submission
 from node.roles.casebook import Casebook
 from node.roles.chronicle import leaf_name, named
@@ -61,6 +64,9 @@ class Witness:
         await asyncio.gather(*self.telling, return_exceptions=True)
 
     async def _tell(self, commitment: Digest, messages: Sequence[SignedMessage]) -> None:
+        """By gossip, which finds those too that nobody can connect to, and one by one."""
+        with suppress(Malformed):  # too long for an announcement
+            self.member.others.announce(Verdicts(commitment, encode_verdicts(messages)))
         urls = validators(self.member.record, self.member.account).values()
         await asyncio.gather(*(self._tell_one(url, commitment, messages) for url in urls))
 

@@ -14,7 +14,7 @@ from ledger.messages import Domain
 from node.clock import SystemClock
 from node.errors import NotFound
 from node.p2p.addresses import PeerAddress
-from node.p2p.announcements import NewVersion, Scope
+from node.p2p.announcements import News, Scope
 from node.p2p.content import Piece, PieceSource
 from node.p2p.link import Wire
 from node.p2p.myself import Chain, Myself
@@ -89,7 +89,7 @@ class Town:
     stack: AsyncExitStack
     http: aiohttp.ClientSession
     nodes: list[Network] = field(default_factory=list)
-    heard: dict[str, list[NewVersion]] = field(default_factory=dict)
+    heard: dict[str, list[News]] = field(default_factory=dict)
 
     async def node(
         self,
@@ -107,8 +107,8 @@ class Town:
         myself = Myself(who, secret(number), **where)  # type: ignore[arg-type]
         heard = self.heard.setdefault(myself.peer, [])
         network = Network(
-            myself, SCOPE, STAKING, self.registry.chain(), held or Holding(), SystemClock(), self.http, heard.append,
-            Bans(),
+            myself, SCOPE, STAKING, self.registry.chain(), held or Holding(), SystemClock(), self.http,
+            lambda said: heard.append(said.news), Bans(),
         )  # fmt: skip
         network.link = self.wire.link(network.peer, network, inbound=inbound)
         task = asyncio.create_task(network.run())

@@ -17,6 +17,7 @@ from node.p2p.announcements import (
     NewVersion,
     Offers,
     Scope,
+    Verdicts,
     announce,
     encode_news,
     parse,
@@ -35,6 +36,7 @@ EVERY: list[News] = [
     NewVersion(Version(3), ROOT),
     Held(ROOT, 9, b"\xff\x01"),
     Offers((ROOT, Digest(b"\x06" * 32))),
+    Verdicts(ROOT, b"[]"),
 ]
 
 

@@ -74,6 +74,22 @@ async def test_a_new_version_announced_has_a_role_look_at_the_chain_at_once(buil
     assert other.member.record.latest == 1
 
 
+async def test_validators_hear_what_each_other_signed_when_nobody_can_connect_to_them(build: Build) -> None:
+    network = await build(validators=2)
+    network.settings = ON
+    worker = await network.worker()
+    network.settings = HIDDEN
+    one, other = (await network.validator(0)).go(), (await network.validator(1)).go()
+    await asyncio.gather(met(one, worker), met(other, worker))
+    network.chain.mine(3)
+    commitment = await network.commit_honestly(worker)
+
+    both = {one.member.account, other.member.account}
+    for part in (one, other):
+        case = await part.role.casebook.case(commitment)
+        await until(lambda case=case: case.haves.keys() == both, "each hears the other by the worker")
+
+
 async def test_status_says_who_is_connected_and_who_reached_this_node(build: Build) -> None:
     network = await build(validators=2)
     network.settings = ON
