@@ -83,7 +83,10 @@ class Place:
     def settings(self, key: Key, sharing: "Sharing", threads: int | None, inbound: bool = True) -> "Settings":
         """Raises: ConfigError."""
         from node.config import Settings
+        from node.errors import ConfigError
 
+        if self.no_p2p and not inbound:
+            raise ConfigError("--no-inbound with --no-p2p: nobody could ask this node for its files; leave out one")
         return Settings(
             self.folder, key.run, self.host, self.port, self.advertise, self.allow_private, threads, sharing=sharing,
             libp2p=libp2p_of(self.peer, self.p2p_port, self.no_p2p), inbound=inbound,

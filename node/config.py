@@ -157,6 +157,10 @@ class Settings:
                 "--advertise http://NAME-OR-ADDRESS:PORT (and --port PORT), bind one address with --host, or, where "
                 "nobody can connect to this machine, `join` with --no-inbound"
             )
+        if self.advertise is not None and not self.inbound:
+            raise ConfigError(
+                "--advertise with --no-inbound: say either where others reach this machine, or that none do"
+            )
         if self.advertise is not None:
             _require_url(self.advertise)
 

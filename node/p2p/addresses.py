@@ -19,6 +19,16 @@ _MULTIADDR = re.compile(
     rf"/tcp/(?P<port>[0-9]{{1,5}})/p2p/(?P<peer>{_PEER})"
 )
 _FRAGMENT = re.compile(rf"p2p=(?P<port>[0-9]{{1,5}})/(?P<peer>{_PEER})")
+_PORT = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+_PARTS = (  # of a multiaddress, loosely: for words on what is wrong with one
+    ("", ""),
+    ("ip4|ip6|dns[46]?", "ip4, ip6, dns, dns4 or dns6"),
+    (r"[A-Za-z0-9.:-]{1,253}", "host"),
+    ("tcp", "tcp, the only transport here"),
+    (_PORT, "TCP port"),
+    ("p2p", "p2p, before the peer id"),
+    (_PEER, "Ed25519 peer id: those have 52 characters and begin with 12D3Koo"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +81,19 @@ def parse_multiaddr(text: str) -> PeerAddress:
     """`/ip4|ip6|dns|dns4|dns6/HOST/tcp/PORT/p2p/PEER`. Raises: Malformed."""
     found = _MULTIADDR.fullmatch(text) if len(text) <= MAX_ADDRESS_CHARACTERS else None
     if found is None:
-        raise Malformed(f"not /ip4/HOST/tcp/PORT/p2p/12D3Koo...: {text[:MAX_ADDRESS_CHARACTERS]!a}")
+        raise Malformed(f"not /ip4/HOST/tcp/PORT/p2p/12D3Koo...: {text[:MAX_ADDRESS_CHARACTERS]!a}{_wrong_parts(text)}")
     host = found["ip4"] or found["ip6"] or found["name"]
     return _address(host, found["port"], found["peer"])
+
+
+def _wrong_parts(text: str) -> str:
+    """Which parts of what should be a multiaddress are none, for the message; nothing where it has others."""
+    parts = text[:MAX_ADDRESS_CHARACTERS].split("/")
+    if len(parts) != len(_PARTS) or parts[0]:
+        return ""
+    pairs = zip(parts, _PARTS, strict=True)
+    wrong = [f"{part!a} is no {what}" for part, (pattern, what) in pairs if re.fullmatch(pattern, part) is None]
+    return f" ({'; '.join(wrong) or f'{parts[2]!a} is no {parts[1]} address'})"
 
 
 def split_endpoint(url: str) -> tuple[str, PeerAddress | None]:

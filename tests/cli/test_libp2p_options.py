@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from cli.membership import Key, Place
 from cli.options import libp2p_of
 from cli.status import show_standing
-from node.config import Libp2p
+from node.config import Libp2p, Settings, Sharing
 from node.errors import ConfigError
 
 PEER = "/ip4/203.0.113.7/tcp/4001/p2p/12D3KooWBtg3aaRMjxwedh83aGiUkwSxDwUZkzuJcfaqUmo7R3pq"
@@ -28,6 +29,37 @@ def test_options_of_libp2p_are_refused_where_it_is_off(peers: list[str] | None, 
 def test_a_peer_that_is_no_address_is_said(peer: str) -> None:
     with pytest.raises(ConfigError, match="--peer: not "):
         libp2p_of([PEER, peer], 0, False)
+
+
+@pytest.mark.parametrize(
+    ("peer", "wrong"),
+    [
+        (
+            "/ip4/1.2.3.4/tcp/99999/p2p/12D3KooWBad",
+            "('99999' is no TCP port; '12D3KooWBad' is no Ed25519 peer id: those have 52 characters and begin with "
+            "12D3Koo)",
+        ),
+        (PEER.replace("203.0.113.7", "a.example"), "('a.example' is no ip4 address)"),
+        (PEER.replace("tcp", "udp"), "('udp' is no tcp, the only transport here)"),
+        (PEER.replace("4001", "65536"), "no TCP port: 65536"),
+        (PEER.replace("ip4/203.0.113.7", "dns/a b"), "('a b' is no host)"),
+    ],
+)
+def test_what_is_wrong_with_a_peer_is_said(peer: str, wrong: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        libp2p_of([peer], 0, False)
+    assert str(error.value).endswith(wrong)
+
+
+def test_a_worker_that_nobody_could_ask_for_its_files_is_refused() -> None:
+    def settings(place: Place) -> Settings:
+        return place.settings(Key("w", 1), Sharing(), None, inbound=False)
+
+    assert not settings(Place()).inbound
+    with pytest.raises(ConfigError, match="--no-inbound with --no-p2p: nobody could ask"):
+        settings(Place(no_p2p=True))
+    with pytest.raises(ConfigError, match="--advertise with --no-inbound: say either"):
+        settings(Place(advertise="http://203.0.113.7:8700"))
 
 
 ROW: dict[str, Any] = {
