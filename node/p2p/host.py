@@ -11,12 +11,12 @@ import os
 import resource
 import socket
 import sys
-import threading
 from dataclasses import dataclass, field
 
 import trio
 
 from node.errors import Malformed
+from node.orphans import end_with
 from node.p2p.connection import make_upgrader
 from node.p2p.limits import MAX_REQUESTS, MEMORY_BYTES
 from node.p2p.messages import (
@@ -51,15 +51,10 @@ ALIVE_SECONDS = 1.0
 
 def main() -> None:
     orders, life, listener = (int(argument) for argument in sys.argv[1:])
-    threading.Thread(target=_follow, args=(life,), daemon=True).start()
+    end_with(life)
     logging.disable(logging.CRITICAL)  # py-libp2p has a line for whatever a peer does: it could fill the disk
     with socket.socket(fileno=orders) as connection, socket.socket(fileno=listener) as listening:
         trio.run(_serve, connection, listening)
-
-
-def _follow(life: int) -> None:
-    os.read(life, 1)
-    os._exit(1)
 
 
 def bound_memory() -> None:

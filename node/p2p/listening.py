@@ -34,8 +34,9 @@ def listening(host: str, port: int, allow_private: bool, secret: bytes) -> Itera
     try:
         taken = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
+        left = "; `ss -ltnp` names who has it, perhaps a process that a killed node left" if port else ""
         raise ConfigError(
-            f"cannot listen on {host}:{port} for libp2p: {error.strerror}; choose another --p2p-port, or --no-p2p"
+            f"cannot listen on {host}:{port} for libp2p: {error.strerror}{left}; choose another --p2p-port, or --no-p2p"
         ) from error
     with taken:
         yield Listening(taken, allow_private, secret)

@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -134,7 +136,7 @@ async def test_the_process_knows_no_password_and_goes_with_its_node(
 def test_a_port_that_is_taken_is_said() -> None:
     with (
         listening("127.0.0.1", 0, True, secret(1)) as first,
-        pytest.raises(ConfigError, match="choose another --p2p-port"),
+        pytest.raises(ConfigError, match=r"`ss -ltnp` names who has it.*choose another --p2p-port"),
         listening("127.0.0.1", first.address.port, True, secret(2)),
     ):
         pass
@@ -219,3 +221,35 @@ async def test_a_process_that_does_not_go_is_killed_though_nobody_waits_for_it_a
     await asyncio.wait([launching])
 
     assert not is_running(pids[0])
+
+
+NODE = """
+import asyncio, sys
+from pathlib import Path
+from tests.p2p.sidecars import sidecars
+
+async def main() -> None:
+    async with sidecars(Path(sys.argv[1])) as (node,):
+        print(node.sidecar.pid, node.address.port, flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends a stopped process on Linux alone")
+def test_a_stopped_process_ends_with_a_killed_node_and_leaves_its_port(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", NODE, str(tmp_path)], stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        pid, port = map(int, node.stdout.readline().split())
+        os.kill(pid, signal.SIGSTOP)
+        node.kill()
+
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:  # until whoever has the port is gone
+        with suppress(ConfigError), listening("127.0.0.1", port, True, secret(1)) as taken:
+            assert taken.address.port == port
+            return
+        time.sleep(0.05)
+    pytest.fail("the port stays taken")

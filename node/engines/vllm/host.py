@@ -6,9 +6,7 @@ process goes too, whatever it is doing.
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 import time
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -31,6 +29,7 @@ from node.engines.vllm.messages import (
     WeightsDigest,
 )
 from node.errors import NodeError
+from node.orphans import end_with
 
 if TYPE_CHECKING:
     from node.engines.vllm.serving import Batch
@@ -46,17 +45,12 @@ REFUSALS = (
 
 def main() -> None:
     orders, life = (int(argument) for argument in sys.argv[1:])
-    threading.Thread(target=_follow, args=(life,), daemon=True).start()
+    end_with(life)
     with Connection(orders) as connection:
         try:
             _serve(connection)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return  # the node has closed its engine
-
-
-def _follow(life: int) -> None:
-    os.read(life, 1)
-    os._exit(1)
 
 
 def _serve(connection: Connection) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from node.engines.vllm.messages import START, Abort, Answer, Asked, Done, Failed, Order, Progressed, Settings
 from node.errors import EngineError
+from node.orphans import started
 from node.progress import OnProgress
 
 START_SECONDS = 1800.0  # for a model to be read, from a slow disk too
@@ -53,7 +54,7 @@ class EngineProcess:
             self._socket, theirs = socket.socketpair()
             life, self._life = os.pipe()
             with theirs:
-                self._process = subprocess.Popen(
+                self._process = started(
                     [sys.executable, "-P", "-m", HOST, str(theirs.fileno()), str(life)],
                     stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(theirs.fileno(), life),
                     env=_environment(environment), start_new_session=True,
