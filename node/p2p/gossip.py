@@ -23,7 +23,7 @@ from node.p2p.identity import Identities, Stranger
 from node.p2p.limits import MAX_NODES
 from node.p2p.link import Link
 from node.p2p.protocols import GOSSIP
-from node.p2p.seen import MAX_AGE_SECONDS, Seen
+from node.p2p.seen import MAX_AGE_SECONDS, OWN, Seen
 
 FANOUT: Final = 12  # peers that a message is passed on to: it misses one of many nodes once in e^12, 160,000, times
 OWN_FANOUT: Final = 32  # peers that an own one is sent to
@@ -114,7 +114,7 @@ class Gossip:
         """Has `data`, this node's own announcement, passed on; to how many peers. Raises: Malformed: over a limit."""
         if len(data) > MAX_BYTES:
             raise Malformed(f"an announcement of {len(data)} bytes; at most {MAX_BYTES} are sent")
-        self.seen.add(_digest(data), "")
+        self.seen.add(_digest(data), OWN)
         return self._pass_on(data, list(self.neighbours), OWN_FANOUT)
 
     def received(self, peer: str, body: bytes) -> None:

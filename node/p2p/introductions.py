@@ -30,7 +30,7 @@ class Introductions:
     staking: Domain
     identities: Identities
     known: dict[str, Known]
-    bootstrap: Callable[[], Iterable[PeerAddress]]  # for these there is always room
+    bootstrap: Callable[[], Iterable[PeerAddress]]  # for these there are places of their own
     admitted: Met  # somebody is known now, whoever dialled
     met: Met
     _statement: Statement | None = None

@@ -7,7 +7,8 @@ from typing import Final
 
 MAX_AGE_SECONDS: Final = 300.0  # of a message, in either direction: clocks differ
 REMEMBERED_SECONDS: Final = 2 * MAX_AGE_SECONDS  # from so long before its own time to so long after it, it is taken
-MAX_SEEN: Final = 1 << 17  # half of them of nodes that said little: 40 that say all they may do not fill it
+MAX_SEEN: Final = 1 << 17  # half of them for nodes that said little: 20 that say all they may do not fill the other
+OWN: Final = ""  # as the origin of what this node says, for which there is always room
 LITTLE: Final = 64  # messages: a heartbeat each minute, offers each two
 
 
@@ -26,7 +27,7 @@ class Seen:
         """Whether there is room to remember that `origin` said what `digest` is of; then it is."""
         self._forget()
         most = MAX_SEEN if self.by_origin[origin] < LITTLE else MAX_SEEN // 2
-        if len(self.digests) >= most:
+        if origin != OWN and len(self.digests) >= most:
             return False
         self.digests[digest] = self.now(), origin
         self.by_origin[origin] += 1

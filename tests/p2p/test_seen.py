@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from node.p2p.seen import LITTLE, MAX_SEEN, Seen
+from node.p2p.seen import LITTLE, MAX_SEEN, OWN, Seen
 
 ALL = 3_200  # of one node in 600 s: a burst of 200, and 5 a second
 
@@ -52,3 +52,12 @@ def test_where_there_is_no_room_who_says_much_is_refused_and_who_says_little_is_
 
     assert taken == MAX_SEEN // 2
     assert [seen.add(digest(MAX_SEEN + number), "little") for number in range(LITTLE + 1)] == [True] * LITTLE + [False]
+
+
+def test_there_is_room_for_what_this_node_says_when_others_have_taken_all() -> None:
+    seen = Scene().seen
+    for number in range(MAX_SEEN):
+        seen.add(digest(number), f"node {number // LITTLE}")
+
+    assert not seen.add(digest(MAX_SEEN), "another")
+    assert all(seen.add(digest(MAX_SEEN + number), OWN) for number in range(1, ALL))
