@@ -20,6 +20,7 @@ LABELS = {
 }
 TABLES = {
     "submissions": "submissions of this node",
+    "weights": "weights on this disk",
     "peers": "among its peers, by libp2p",
     "uncommitted": "made here, not on chain",
     "pending": "signed, not final",
@@ -49,6 +50,9 @@ def _lines(table: str, row: Row) -> Sequence[str]:
 
     if table == "peers":
         return _among_peers(row)
+    if table == "weights":
+        versions = ", ".join(map(str, row["versions"])) or "none whole"
+        return (f"  {row['account'][:10]}…  versions {versions}, {bytes_text(row['bytes'])} in all",)
     match table:
         case "pending":
             head = f"  {row['what']}  nonce {row['nonce']}, transaction {row['transaction']}"

@@ -17,12 +17,20 @@ WHOLE_FILE = 2**32 - 1  # the leaf that stands for the whole file in a `Fault`
 UNDECIDED = 255  # the check in `Voided` where a report found no quorum
 MAX_URL_BYTES = 256  # of an endpoint; protocol, "Contract surface"
 TOKEN_UNIT = 10**18  # base units of one stake token: 18 decimals, OpenZeppelin's ERC20
+TOKEN_SYMBOL = "tSTAKE"  # contracts/src/StakeToken.sol; another token's code would not be this version's
 NOBODY = Address("0x" + "00" * 20)  # what the contracts have where there is no address
 
 
 def ascending(addresses: Iterable[Address]) -> list[Address]:
     """In the contracts' order of validators and signers: as integers, whatever the case of their letters."""
     return sorted(addresses, key=lambda who: int(who, 16))
+
+
+def amount_text(base_units: int) -> str:
+    """An amount of stake or pay, for people: whole tokens, every digit of it."""
+    whole, rest = divmod(base_units, TOKEN_UNIT)
+    decimals = f"{rest:0{len(str(TOKEN_UNIT)) - 1}d}".rstrip("0")
+    return f"{whole:,}{'.' if decimals else ''}{decimals} {TOKEN_SYMBOL}"
 
 
 class State(IntEnum):

@@ -26,6 +26,8 @@ LedgerError
 
 from collections.abc import Mapping
 
+from ledger.base import amount_text
+
 
 class LedgerError(Exception):
     """Base of all errors of this package."""
@@ -119,6 +121,12 @@ class NodeTaken(Reverted):
 
 class InsufficientStake(Reverted):
     """The allocation does not cover one more open submission, or the free stake the amount."""
+
+    def __str__(self) -> str:
+        wanted, available = (self.values.get(name) for name in ("wanted", "available"))
+        if not (isinstance(wanted, int) and isinstance(available, int)):
+            return super().__str__()
+        return f"{amount_text(wanted)} of stake are wanted and {amount_text(available)} are there"
 
 
 class PotTooSmall(Reverted):

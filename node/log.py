@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from ledger.base import TOKEN_UNIT
+from ledger.base import amount_text as amount_text
 
-TOKEN_SYMBOL = "tSTAKE"  # contracts/src/StakeToken.sol; another token's code would not be this version's
 MAX_CHARACTERS = 500  # of one field
 MAX_ITEMS = 64  # of a field that is a list
 EXACT = 2**53  # larger integers lose digits in many readers of JSON: they become text
@@ -75,13 +74,6 @@ def live(key: object, text: str | None) -> bool:
     for console in consoles:
         console.show(key, text)
     return bool(consoles)
-
-
-def amount_text(base_units: int) -> str:
-    """An amount of stake or pay, for people: whole tokens, every digit of it."""
-    whole, rest = divmod(base_units, TOKEN_UNIT)
-    decimals = f"{rest:0{len(str(TOKEN_UNIT)) - 1}d}".rstrip("0")
-    return f"{whole:,}{'.' if decimals else ''}{decimals} {TOKEN_SYMBOL}"
 
 
 def wei_text(wei: int) -> str:

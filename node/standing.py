@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ledger.base import Address, Ledger
 from ledger.messages import Domain
 from node.config import Home, StateFolder
+from node.files import disk_refused
 from node.leftovers import pending, uncommitted
 from node.outcomes import Known, Summary, When, block_time, outcome
 from node.p2p.standing import read_standing
@@ -20,12 +21,18 @@ from node.queries import read_record
 from node.record import Record, Submission
 from node.roles.casebook import Case
 from node.runspec import RunSpec
+from node.shards.layout import CHECKPOINTS
+from node.shards.room import taken_bytes
 from node.statements import Statements, said_have
 from node.training.facts import latest_facts
 from node.transport import session
 from node.verdicts import check_name
 
 NEWEST = 50  # submissions shown of a role
+NO_ROLE = (
+    "this wallet has no part in the run, so nobody connects to it: a relay needs the owner's `intellect-node run "
+    "approve`, a worker needs `intellect-node join`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,9 @@ async def standing(ledger: Ledger, run: int, asked: Asked) -> Summary:
         own = [s for s in record.submissions.values() if s.made.node == asked.node]
         summary["submissions"] = await _outcomes(record, statements, own, asked)
         summary["uncommitted"] = await uncommitted(ledger, record, asked.node, folders[asked.node], asked.home)
+    if not summary["roles"]:
+        summary["note"] = NO_ROLE
+    summary["weights"] = [await _weights(record, who, folder) for who, folder in folders.items() if folder]
     summary["peers"] = [row for who, folder in folders.items() if folder for row in _peers(who, folder)]
     summary["pending"] = [row for who in folders for row in await pending(ledger, who, asked.home)]
     if asked.provider in params.validators:
@@ -86,6 +96,7 @@ async def _holdings(ledger: Ledger, record: Record, asked: Asked) -> Summary:
         "roles": [name for name, has in roles.items() if has],
         "block": record.head.number,
         "time": record.head.time,
+        "endpoint": record.endpoints.get(asked.node or who) or record.endpoints.get(who),
         "latest_version": record.latest,
         "ended": record.ended is not None,
         "tokens": str(await ledger.token_balance(who)),
@@ -102,7 +113,6 @@ async def _node(ledger: Ledger, record: Record, asked: Asked, node: Address) -> 
         "allocated": str(allocation.amount),
         "locked": str(allocation.locked),
         "node_gas_wei": str(await ledger.native_balance(node)),
-        "endpoint": record.endpoints.get(node),
     }
 
 
@@ -111,6 +121,18 @@ def _folder(ledger: Ledger, run: int, asked: Asked, who: Address) -> StateFolder
         return None
     state = asked.home.state(ledger.chain_id, ledger.coordinator, run, who)
     return state if state.folder.is_dir() else None
+
+
+async def _weights(record: Record, who: Address, folder: StateFolder) -> Summary:
+    """The versions that lie whole on this disk, and what all of them take there."""
+    store = folder.checkpoints
+    try:
+        whole = await asyncio.to_thread(lambda: {path.name for path in (store / CHECKPOINTS).glob("*")})
+        taken = await asyncio.to_thread(taken_bytes, store)
+    except OSError as error:
+        raise disk_refused(store, error) from error
+    held = [each.version for each in record.checkpoints if each.manifest_root.hex() in whole]
+    return {"account": who, "versions": held, "bytes": taken}
 
 
 def _peers(who: Address, folder: StateFolder) -> list[Summary]:

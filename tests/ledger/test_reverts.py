@@ -5,7 +5,7 @@ from eth_utils import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.errors import Reverted, SlotMismatch
+from ledger.errors import Reverted, SlotMismatch, reverted
 from ledger.reverts import decode_revert
 
 
@@ -58,3 +58,9 @@ def test_what_is_unknown_or_cut_short_is_named_by_its_selector() -> None:
 def test_any_bytes_are_some_revert(data: bytes, signature: str) -> None:
     prefix = keccak(text=signature)[:4] if signature else b""
     assert isinstance(decode_revert(prefix + data), Reverted)
+
+
+def test_stake_that_is_too_little_is_said_in_tokens() -> None:
+    error = reverted("InsufficientStake", {"wanted": 26373120000000000000, "available": 517120000000000000})
+
+    assert str(error) == "26.37312 tSTAKE of stake are wanted and 0.51712 tSTAKE are there"

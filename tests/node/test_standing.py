@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from eth_utils.crypto import keccak
 
+from cli.status import show_standing
 from ledger.base import Address, Digest, State
 from ledger.journal import Attempt, Journal, SlotClaim, Stage
 from node.config import Home
@@ -15,7 +16,7 @@ from node.peers.client import PeerClient
 from node.roles.frauds import ForgedReward, OtherModel
 from node.standing import Asked, standing, standing_of
 from node.transport import Timeouts, session
-from tests.roles.network import TRAINER, Build, Network, Part
+from tests.roles.network import OWNER, TRAINER, Build, Network, Part
 from tests.roles.stage import key, tar_pit, until
 
 WALLET = Address(key(100).address)  # of the network's first worker
@@ -304,3 +305,36 @@ async def test_a_file_that_came_too_late_is_said_to_have_no_run_any_more(build: 
 
     assert in_time[0]["why"] == "made, and not committed: nothing was signed for it"
     assert late[0]["why"] == in_time[0]["why"] + "; the run has ended, and takes nothing more"
+
+
+# --- Those who serve weights
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_relay_is_told_its_endpoint_its_versions_and_whether_it_has_a_part_at_all(
+    build: Build, approved: bool
+) -> None:
+    network = await build(validators=1)
+    relay = await network.relay()
+    account = relay.member.account
+    await network.connect(OWNER).set_relay(network.run, account, approved)
+    relay.member.checkpoints.add(network.base)
+    url = "http://203.0.113.7:8700"
+    await relay.member.ledger.set_endpoint(url)
+
+    found = await told(network, relay, account)
+
+    store = relay.member.state.checkpoints / "checkpoints"
+    taken = sum(path.stat().st_blocks * 512 for path in store.rglob("*"))
+    assert (found["roles"], found["endpoint"]) == (["relay"] if approved else [], url)
+    assert found["weights"] == [{"account": account, "versions": [0], "bytes": taken}]
+    assert ("the owner's `intellect-node run approve`" in found.get("note", "")) is not approved
+
+
+def test_the_weights_of_a_role_are_shown_as_versions_and_a_size(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"account": "0x" + "a" * 40, "versions": [0, 3, 4], "bytes": 2_700_000}
+    show_standing({"block": 1, "time": 0, "weights": [row, row | {"versions": [], "bytes": 0}]})
+
+    shown = capsys.readouterr().out
+    assert "  0xaaaaaaaa…  versions 0, 3, 4, 2.7 MB in all\n" in shown
+    assert "  0xaaaaaaaa…  versions none whole, 0 bytes in all\n" in shown
