@@ -27,7 +27,8 @@ NODE = f"""
 import os, subprocess, sys, time
 from node.orphans import started
 life, held = os.pipe()
-child = started([sys.executable, "-c", {CHILD!r}, str(life)], pass_fds=(life,), stdout=subprocess.PIPE)
+pipes = {{"pass_fds": (life,), "stdout": subprocess.PIPE}}
+child = started([sys.executable, "-c", {CHILD!r}, str(life)], start_new_session=True, **pipes)
 child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(60)
