@@ -16,12 +16,14 @@ from ledger.errors import Unreachable
 from node.config import Home, Settings
 from node.engines.choice import EngineChoice
 from node.errors import ConfigError, EngineError, Malformed, SpecMismatch
+from node.log import LOGGER
 from node.runspec import RunSpec
 from node.runtime import (
     Training,
     connected,
     contained,
     first_weights,
+    member_of,
     membership,
     open_run,
     require_base,
@@ -30,6 +32,7 @@ from node.runtime import (
     run_until_stopped,
     run_validator,
     run_worker,
+    served,
 )
 from node.terms import params_of, require_same_terms
 from node.training.hyper import Hyper
@@ -126,6 +129,22 @@ async def test_a_key_is_held_once_and_given_back_when_its_role_ends(build: Build
             assert other.state.folder != member.state.folder
     async with membership(connect, key(9), settings_of(network)):
         pass
+
+
+@pytest.mark.parametrize("inbound", [True, False])
+async def test_where_a_node_serves_is_a_url_or_said_to_be_nowhere(
+    build: Build, caplog: pytest.LogCaptureFixture, inbound: bool
+) -> None:
+    network = await build(validators=1)
+    ledger, settings = network.connect(key(9)), settings_of(network, inbound=inbound)
+    caplog.set_level("INFO", LOGGER.name)
+    async with member_of(ledger, settings) as member, served(member, None):
+        pass
+
+    what = "serving" if inbound else "nobody can connect to this node"
+    (line,) = [each for each in caplog.records if each.getMessage().startswith(what)]
+    (url,) = [value for key, value in vars(line)["fields"].items() if key == "url"]
+    assert url.startswith("http://127.0.0.1:") if inbound else url is None
 
 
 async def test_a_ledger_is_closed_however_its_use_ends(build: Build) -> None:
