@@ -294,5 +294,6 @@ class Worker:
 def _out_of_stake(node: Address, error: Reverted) -> str:
     return (
         f"node {node} can submit no more ({error}): its stake in this run does not cover another open submission. "
-        "It was slashed, or too little was staked: `intellect-node status` says which."
+        "It was slashed, or too little was staked: `intellect-node status` says which, and `intellect-node join` again "
+        "stakes what is missing."
     )
