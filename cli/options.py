@@ -47,7 +47,10 @@ AllowPrivate = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the model on a CPU.", min=1, max=1024)]
 EngineName = Annotated[
-    str, typer.Option("--engine", help="What runs the model: vllm, transformers, or auto for what suits the role and is here.")
+    str,
+    typer.Option(
+        "--engine", help="What runs the model: vllm, transformers, or auto for what suits the role and is here."
+    ),
 ]
 Gpus = Annotated[str | None, typer.Option("--gpus", help="Numbers of the GPUs to use, as 0,1; all if not given.")]
 TensorParallel = Annotated[
