@@ -63,7 +63,10 @@ class PieceSource(Protocol):
     """What a role holds for others."""
 
     async def piece(self, wanted: Piece) -> tuple[int, bytes]:
-        """Size of the whole, and the piece. Raises: NotFound, StoreError."""
+        """Size of the whole, and the piece, once it may leave. Raises: NotFound, StoreError."""
+
+    async def turn(self, size: int) -> None:
+        """Returns when `size` bytes more, of somebody else's content, may leave."""
 
 
 def encode_answer(size: int, data: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """What an identified peer may ask of this node, and how much of it."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one
 FORWARDS_AT_ONCE: Final = 16
 FORWARDS_PER_NODE: Final = 2  # of these, that one node asks for
 FORWARDS_PER_TARGET: Final = 4  # that one node is asked for: whoever asks has at most half of them
+PAUSE_SECONDS: Final = 1.0  # at most, for who asks faster than it may: more is refused
 PIECE_SECONDS: Final = 20.0  # for a whole one
 FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
 
@@ -77,8 +79,7 @@ class Service:
         return b"".join(messages)
 
     async def _content(self, known: Known, wanted: Piece) -> bytes:
-        if not self.content.of(known.node).take(wanted.length):
-            raise NotFound("too much at once")
+        await self._allow(known.node, wanted.length)
         return encode_answer(*await self.pieces.piece(wanted))
 
     async def _forward(self, known: Known, target: bytes, wanted: Piece) -> bytes:
@@ -87,14 +88,24 @@ class Service:
         if found is None:
             raise NotFound("that peer is not connected")
         pair = known.node, self.known[found].node
-        if self._crowded(*pair) or not self.content.of(known.node).take(wanted.length):
+        if self._crowded(*pair):
             raise NotFound("too much at once")
         self.forwards[pair] += 1
         try:
-            return await self.link().ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
+            await self._allow(known.node, wanted.length)
+            answer = await self.link().ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
+            await self.pieces.turn(len(answer))
+            return answer
         finally:
             self.forwards[pair] -= 1
             self.forwards += Counter()  # drops those without any
+
+    async def _allow(self, asker: Address, size: int) -> None:
+        """Returns when `asker` may have `size` bytes more. Raises: NotFound: it has asked for too many."""
+        allowance = self.content.of(asker)
+        if allowance.wait(size) > PAUSE_SECONDS:
+            raise NotFound("too much at once")
+        await asyncio.sleep(allowance.debt(size))
 
     def _crowded(self, asker: Address, target: Address) -> bool:
         """Whether as much is forwarded as may be: in all, for `asker`, or of `target`."""

@@ -36,6 +36,11 @@ class HeldPieces:
         self.member.uplink.sent_bytes += len(data)
         return size, data
 
+    async def turn(self, size: int) -> None:
+        """Returns when the uplink has room for `size` bytes that are handed on for others."""
+        await self.member.uplink.turn(LIBP2P, size)
+        self.member.uplink.sent_bytes += size
+
     def _path(self, kind: Kind, digest: Digest) -> Path:
         if kind is Kind.MANIFEST:
             return self.member.checkpoints.manifest_path(digest)

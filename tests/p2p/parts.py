@@ -71,6 +71,7 @@ class Holding:
     def __init__(self, **files: bytes) -> None:
         self.content: dict[Digest, bytes] = {Digest(bytes.fromhex(name[1:])): data for name, data in files.items()}
         self.asked = 0
+        self.turns: list[int] = []
 
     async def piece(self, wanted: Piece) -> tuple[int, bytes]:
         self.asked += 1
@@ -78,6 +79,9 @@ class Holding:
         if data is None or wanted.offset >= len(data):
             raise NotFound("not here")
         return len(data), data[wanted.offset : wanted.offset + wanted.length]
+
+    async def turn(self, size: int) -> None:
+        self.turns.append(size)
 
 
 @dataclass

@@ -49,6 +49,9 @@ class Stalling:
         await asyncio.Event().wait()
         raise NotFound("never")
 
+    async def turn(self, size: int) -> None:
+        return None
+
 
 async def asker(place: Town, *contents: PieceSource) -> tuple[Network, list[Address]]:
     """One that is connected with holders of `contents`, and those."""
