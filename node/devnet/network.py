@@ -160,19 +160,25 @@ async def _until_final(show: Show, roles: Roles, seen: Observer, exam: Examinati
         seen.names = {player.node: player.name for player in roles.everybody} | {
             player.address: player.name for player in roles.everybody
         }
-        _require_alive(roles, bool(seen.record.ended))
+        left = _left(roles)  # before the look: whoever left because the run has ended, it shows that
         await seen.look()
+        _require_honest_end(left, bool(seen.record.ended))
         await exam.fetch(seen.ledger, seen.record)
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _require_alive(roles: Roles, ended: bool) -> None:
-    """Raises: RoleFailed: an honest role's process ended by an error, or before the run did."""
-    for player in roles.everybody:
-        code = player.process.returncode if player.process else None
-        if player is roles.cheater or code is None or (ended and code == 0):
-            continue
-        raise RoleFailed(f"{player.name} ended with {code}:\n{player.tail()}")
+def _left(roles: Roles) -> list[tuple[Player, int]]:
+    """Honest roles whose process has ended, and with which exit code."""
+    honest = [player for player in roles.everybody if player is not roles.cheater]
+    codes = [(player, player.process.returncode if player.process else None) for player in honest]
+    return [(player, code) for player, code in codes if code is not None]
+
+
+def _require_honest_end(left: list[tuple[Player, int]], ended: bool) -> None:
+    """Raises: RoleFailed: a role ended by an error, or before the run did."""
+    for player, code in left:
+        if not ended or code != 0:
+            raise RoleFailed(f"{player.name} ended with {code}:\n{player.tail()}")
 
 
 async def _until_left(roles: Roles, seen: Observer) -> None:
@@ -186,5 +192,5 @@ async def _until_left(roles: Roles, seen: Observer) -> None:
             raise RoleFailed(f"the run is over and did not let go of {', '.join(late)}")
         await seen.look()
         await asyncio.sleep(LOOK_SECONDS)
-    _require_alive(roles, ended=True)
+    _require_honest_end(_left(roles), ended=True)
     await seen.look()
