@@ -160,11 +160,19 @@ async def _until_final(show: Show, roles: Roles, seen: Observer, exam: Examinati
         seen.names = {player.node: player.name for player in roles.everybody} | {
             player.address: player.name for player in roles.everybody
         }
-        left = _left(roles)  # before the look: whoever left because the run has ended, it shows that
-        await seen.look()
-        _require_honest_end(left, bool(seen.record.ended))
+        await look(roles, seen)
         await exam.fetch(seen.ledger, seen.record)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def look(roles: Roles, seen: Observer) -> None:
+    """What is new on the chain. Who has left is looked at before: if the run had ended by then, the chain shows that.
+
+    Raises: RoleFailed: a role ended by an error, or before the run did.
+    """
+    left = _left(roles)
+    await seen.look()
+    _require_honest_end(left, bool(seen.record.ended))
 
 
 def _left(roles: Roles) -> list[tuple[Player, int]]:

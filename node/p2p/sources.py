@@ -17,7 +17,7 @@ from node.log import warn
 from node.p2p.content import Content, fetched
 
 FIRST_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
-LEAST_BYTES_S: Final = 500e3  # for each piece that comes it gets the time of such a line, as one by HTTP does
+LEAST_BYTES_PER_SECOND: Final = 500e3  # for each piece that comes it gets the time of such a line, as one by HTTP does
 MAX_REMEMBERED: Final = 4_096  # holders; the longest unasked is forgotten first
 
 
@@ -73,7 +73,7 @@ class Sources:
 
             async def ask(request: bytes) -> bytes:
                 answer = await way.ask(request)
-                time.reschedule((time.when() or 0) + len(answer) / LEAST_BYTES_S)
+                time.reschedule((time.when() or 0) + len(answer) / LEAST_BYTES_PER_SECOND)
                 return answer
 
             return await fetched(ask, content)

@@ -25,7 +25,10 @@ from node.shards.store import CheckpointStore
 
 CHUNKS_AT_ONCE = 2
 CHUNK_SECONDS = 60.0  # without a single new one, before the next holder's word is taken; for a line of 140 kB/s
-LEAST_SECONDS, LEAST_BYTES_S = 60.0, 500e3  # a file that comes more slowly is left for now; what came of it stays
+LEAST_SECONDS, LEAST_BYTES_PER_SECOND = (
+    60.0,
+    500e3,
+)  # a file that comes more slowly is left for now; what came of it stays
 MAX_LIARS = 4096  # remembered; the longest known is forgotten first
 
 
@@ -39,6 +42,7 @@ class Fetching:
     share_seconds: float = 30.0  # for one holder to give a small file, or the manifest of a large one
     chunk_seconds: float = CHUNK_SECONDS
     least_seconds: float = LEAST_SECONDS
+    least_bytes_per_second: float = LEAST_BYTES_PER_SECOND
     rng: random.Random = field(default_factory=random.Random)
     liars: dict[str, str] = field(default_factory=dict)  # by URL, and why; never asked again
 
@@ -86,7 +90,7 @@ class Fetching:
                 member.shelves.holding(store),
                 Progress("fetching a file", "bytes", member.clock, resumes=True, commitment=commitment) as progress,
             ):
-                async with asyncio.timeout(self.least_seconds + manifest.size / LEAST_BYTES_S):
+                async with asyncio.timeout(self.least_seconds + manifest.size / self.least_bytes_per_second):
                     folder = await fetching.fetch(manifest.root, progress)
                 return await asyncio.to_thread((folder / manifest.files[0].name).read_bytes)
         except (NotFound, OSError):  # TimeoutError is one

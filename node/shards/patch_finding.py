@@ -18,7 +18,7 @@ ASKED = 8  # sources asked for a patch beside each other
 WAIT_SECONDS = 10  # for a source that is making or fetching it just now
 GRACE_SECONDS = 0.3  # after a first answer, for others that name another patch
 TRIED = 2  # of the patches that are named
-LEAST_SECONDS, LEAST_BYTES_S = 30.0, 500e3  # one that comes more slowly is given up
+LEAST_SECONDS, LEAST_BYTES_PER_SECOND = 30.0, 500e3  # one that comes more slowly is given up
 PATIENCE_SECONDS = 20.0  # for a chunk of a patch
 
 
@@ -121,7 +121,7 @@ class PatchFinder:
         if manifest.size > most_bytes:
             raise NotFound(f"one of {manifest.size} bytes, where {most_bytes} are worth it")
         await asyncio.to_thread(downloader.store.remember, manifest)
-        async with asyncio.timeout(LEAST_SECONDS + manifest.size / LEAST_BYTES_S):
+        async with asyncio.timeout(LEAST_SECONDS + manifest.size / LEAST_BYTES_PER_SECOND):
             return await downloader.fetch(root)
 
     def _hasty(self) -> Downloader:

@@ -84,6 +84,26 @@ class Holding:
         self.turns.append(size)
 
 
+class Nobody:
+    """Hears and answers nothing."""
+
+    def ready(self) -> None:
+        return None
+
+    def opened(self, peer: str, dialled: bool) -> None:
+        return None
+
+    def closed(self, peer: str) -> None:
+        return None
+
+    def lost(self) -> None:
+        return None
+
+    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
+        await asyncio.sleep(0)
+        raise NotFound("nobody")
+
+
 @dataclass
 class Town:
     """Networks over one wire in memory, all of one run."""

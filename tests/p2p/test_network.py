@@ -1,7 +1,5 @@
 """Nodes that find each other, say who they are, and ask each other for things, over a wire in memory."""
 
-import asyncio
-
 import pytest
 
 from ledger.base import Address, Digest, Version
@@ -12,7 +10,7 @@ from node.p2p.content import PIECE_BYTES, Content, Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.introductions import MAX_PEERS_PER_NODE
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
-from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, account, town, until
+from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, Nobody, account, town, until
 
 FILE = Digest(b"\x07" * 32)
 DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
@@ -214,23 +212,3 @@ async def test_a_network_that_is_lost_is_said_to_be_and_asks_nobody() -> None:
         assert not second.known and not second.gossip.neighbours
         with pytest.raises(NotFound):
             await second.fetch(wanted(), [Address(account(1).address)])
-
-
-class Nobody:
-    """Hears and answers nothing."""
-
-    def ready(self) -> None:
-        return None
-
-    def opened(self, peer: str, dialled: bool) -> None:
-        return None
-
-    def closed(self, peer: str) -> None:
-        return None
-
-    def lost(self) -> None:
-        return None
-
-    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
-        await asyncio.sleep(0)
-        raise NotFound("nobody")

@@ -5,29 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from node.errors import NotFound
 from node.p2p.addresses import PeerAddress
 from node.p2p.link import Wire
 from node.p2p.seeking import ENOUGH, FIRST_PAUSE_SECONDS, Seeker
-
-
-class Nobody:
-    """Hears and answers nothing."""
-
-    def ready(self) -> None:
-        return None
-
-    def opened(self, peer: str, dialled: bool) -> None:
-        return None
-
-    def closed(self, peer: str) -> None:
-        return None
-
-    def lost(self) -> None:
-        return None
-
-    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
-        raise NotFound("nobody")
+from tests.p2p.parts import Nobody
 
 
 @dataclass

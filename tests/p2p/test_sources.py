@@ -12,7 +12,7 @@ from node.errors import Malformed, NotFound
 from node.p2p.content import PIECE_BYTES, SIZE, Content, Kind, Piece, PieceSource
 from node.p2p.network import Network
 from node.p2p.protocols import CONTENT
-from node.p2p.sources import LEAST_BYTES_S, Sources, Way
+from node.p2p.sources import LEAST_BYTES_PER_SECOND, Sources, Way
 from node.shards.bans import Bans
 from tests.p2p.parts import Holding, Town, account, town, until
 
@@ -148,7 +148,7 @@ async def test_a_holder_that_gets_on_has_the_time_of_a_slow_line_and_one_that_dr
     sources = Sources(Bans(), random.Random(1), first_seconds=0.6)
     data = bytes(4 * PIECE_BYTES)
     content = Content(Kind.FILE, FILE, len(data), lambda _: None)
-    line_seconds = PIECE_BYTES / LEAST_BYTES_S
+    line_seconds = PIECE_BYTES / LEAST_BYTES_PER_SECOND
     assert line_seconds == pytest.approx(2.1, abs=0.01)
 
     async def ask(request: bytes) -> bytes:

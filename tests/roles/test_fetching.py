@@ -184,16 +184,14 @@ async def test_who_names_chunks_that_nobody_has_holds_up_nobody(build: Build, la
     assert validator.role.intake.store.get(commitment) == data
 
 
-async def test_who_drips_chunks_of_another_file_holds_up_nobody(
-    build: Build, large: RunSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_drips_chunks_of_another_file_holds_up_nobody(build: Build, large: RunSpec) -> None:
     network, data, false = await build(validators=2, spec=large), rollouts(15), rollouts(16, 16 * CHUNK_BYTES)
     worker, commitment = await committed(network, data)
     other, validator = await asking(network, 0), await asking(network, 1)
     await other.role.intake.take(commitment, data)
     fetching = validator.role.intake.fetching
     fetching.least_seconds = 1.5
-    monkeypatch.setattr("node.roles.fetching.LEAST_BYTES_S", 1e9)
+    fetching.least_bytes_per_second = 1e9
     async with holder(manifest_of(false, name_of(commitment)), chunks_of(false).get, 1.0) as slow:
         await network.connect(worker.account).set_endpoint(slow)  # who is asked first
         await validator.member.sync()
