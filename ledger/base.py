@@ -315,10 +315,13 @@ class Ledger(Protocol):
     def confirmations(self) -> int:
         """Blocks to wait for before a block counts."""
 
-    async def finish_earlier(self) -> None:
-        """Waits until nothing that an earlier process of this account sent is on its way: what is read then counts it.
+    async def finish_earlier(self) -> int:
+        """Waits until nothing that an earlier process of this account sent is on its way. The block by which all of it
+        counts: whatever was read up to that knows of it.
 
-        Raises: Unconfirmed: something is still not final.
+        Raises:
+            Unconfirmed: something is still not final.
+            Unreachable: no endpoint says which block that is.
         """
 
     # --- Chain

@@ -143,9 +143,8 @@ class EvmLedger:
             raise KeystoreError("this needs an account: no wallet was given, so the ledger can only be read")
         return self._sender
 
-    async def finish_earlier(self) -> None:
-        if self._sender is not None:
-            await self._sender.finish_earlier()
+    async def finish_earlier(self) -> int:
+        return 0 if self._sender is None else await self._sender.finish_earlier()
 
     # --- Chain
 

@@ -100,6 +100,25 @@ class Follower:
         """One endpoint's view of `entry`. Raises: Unreachable."""
         return await self._endpoints.ask(partial(_look, self._signer.address, entry))
 
+    async def block_of(self, entry: Entry) -> int:
+        """A block by which an entry that was mined counts; endpoints that lag behind that are waited for.
+
+        Raises: Unreachable.
+        """
+        now = asyncio.get_running_loop().time
+        end = now() + self._patience.timeout
+        while True:
+            look = await self.look(entry)
+            if look.mined is None:
+                look = await self._look_everywhere(entry) or look
+            if look.mined is not None:
+                return look.mined.receipt.block.number
+            if (
+                look.nonce > entry.nonce or now() >= end
+            ):  # endpoints forget old receipts; what a reorg undid never comes
+                return look.head
+            await asyncio.sleep(self._patience.poll)
+
     async def push(self, entry: Entry, *, everywhere: bool = False) -> None:
         """Sends the latest attempt of `entry`: to one endpoint, or to all, whatever they say of it.
 

@@ -174,6 +174,13 @@ class Journal:
         """What `sender` sent and nobody has seen mined or lost, by nonce."""
         return self._entries("chain = ? AND sender = ? AND stage = ? ORDER BY nonce", (chain, sender, Stage.SENT))
 
+    def last_mined(self, chain: str, sender: Address) -> Entry | None:
+        """What `sender` sent and saw mined, of the highest nonce: nothing else of that key was mined later."""
+        entries = self._entries(
+            "chain = ? AND sender = ? AND stage = ? ORDER BY nonce DESC LIMIT 1", (chain, sender, Stage.MINED)
+        )
+        return entries[0] if entries else None
+
     def submission(self, chain: str, claim: SlotClaim) -> Entry | None:
         """The latest entry that was signed for this slot and commitment, if there is one."""
         entries = self._entries(

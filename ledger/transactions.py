@@ -81,15 +81,20 @@ class Sender:
             await self._follower.resend(entry)
             self._resumed[entry.id] = asyncio.create_task(self._follow_quietly(entry))
 
-    async def finish_earlier(self) -> None:
-        """Waits until nothing that an earlier process sent is on its way.
+    async def finish_earlier(self) -> int:
+        """Waits until nothing that an earlier process sent is on its way. A block by which all of it counts, also what
+        that process saw mined itself; 0 where nothing ever was.
 
-        Raises: Unconfirmed: something is not final after all patience.
+        Raises:
+            Unconfirmed: something is not final after all patience.
+            Unreachable.
         """
         await asyncio.gather(*self._resumed.values())
         for entry in await self._unfinished():
             if entry.id in self._resumed:
                 raise Unconfirmed(f"{entry.what}: transaction 0x{entry.attempts[-1].hash.hex()} is not final yet")
+        last = await asyncio.to_thread(self._journal.last_mined, self._chain, self.address)
+        return 0 if last is None else await self._follower.block_of(last)
 
     async def close(self) -> None:
         tasks = tuple(self._resumed.values())

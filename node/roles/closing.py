@@ -170,4 +170,5 @@ class Closer:
         finally:
             self.tried.note(act, done=False)  # once it has counted, the record says so and it is forgotten
         event(f"{act.what} sent", **named(self.member.record, act.commitment))
+        await self.member.sync()  # the next look knows of it, whatever the other loops wait for
         return True

@@ -33,6 +33,7 @@ from node.transport import Uplink
 
 FIRST_PAUSE_SECONDS = 1.0  # before weights that could not be had are asked for again; doubled each time
 MAX_PAUSE_SECONDS = 60.0
+LAG_SECONDS = 60.0  # of the endpoint that events are read from, behind the one that has the own transactions' receipts
 
 
 @dataclass(slots=True)
@@ -110,11 +111,26 @@ class Member:
                 return
 
     async def finish_earlier(self) -> None:
-        """Waits for what a killed process sent: looked at too early, the chain would have this one do it again."""
-        try:
-            await self.ledger.finish_earlier()
-        except Unconfirmed as error:
-            warn("what an earlier process sent is not final yet", reason=error)
+        """Waits for what a killed process sent, and reads the chain on to where it counts: looked at too early, the
+        chain would have this one do it again."""
+        block = await self._block_of_earlier()
+        await self.synced()
+        end = self.clock.monotonic() + LAG_SECONDS
+        while self.record.next_block <= block and self.clock.monotonic() < end:
+            await self.wait()
+            await self.synced()
+
+    async def _block_of_earlier(self) -> int:
+        """By which all counts that an earlier process sent, once it is mined; 0 where that takes too long."""
+        while True:
+            try:
+                return await self.ledger.finish_earlier()
+            except Unconfirmed as error:
+                warn("what an earlier process sent is not final yet", reason=error)
+                return 0
+            except Unreachable as error:
+                self.chronicle.lost(error)
+                await self.wait()
 
     async def look(self) -> None:
         """As `sync`, but not more often than this node looks anyway: for requests, which strangers make."""

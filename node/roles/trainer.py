@@ -77,7 +77,6 @@ class Trainer:
         """Publishes what a crash, or the run's beginning, left unpublished."""
         member, version = self.member, self.learner.version
         await member.finish_earlier()
-        await member.synced()
         latest = member.record.latest
         if latest is not None and latest > version:
             raise ConfigError(

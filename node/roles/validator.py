@@ -100,6 +100,7 @@ class Validator:
             await self.member.wait()
 
     async def _close(self) -> None:
+        await self.member.finish_earlier()  # nothing is sent before; all else goes on meanwhile
         while True:
             await self.closer.close(self._accepts_guarded)
             await self.member.wait()

@@ -80,7 +80,6 @@ class Worker:
             ConfigError: the node key cannot pay gas.
         """
         await self.member.finish_earlier()
-        await self.member.synced()
         async with self.member.following_weights():
             try:
                 await self._work()
