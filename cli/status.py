@@ -21,6 +21,7 @@ LABELS = {
 TABLES = {
     "submissions": "submissions of this node",
     "weights": "weights on this disk",
+    "sharing": "what it gives others, as long as it runs",
     "peers": "among its peers, by libp2p",
     "uncommitted": "made here, not on chain",
     "pending": "signed, not final",
@@ -50,6 +51,8 @@ def _lines(table: str, row: Row) -> Sequence[str]:
 
     if table == "peers":
         return _among_peers(row)
+    if table == "sharing":
+        return _shares(row)
     if table == "weights":
         versions = ", ".join(map(str, row["versions"])) or "none whole"
         return (f"  {row['account'][:10]}…  versions {versions}, {bytes_text(row['bytes'])} in all",)
@@ -63,6 +66,21 @@ def _lines(table: str, row: Row) -> Sequence[str]:
             head = f"  {_submission(row)}{_own_part(table, row)}"
     paid = row.get("state") == "settled"  # its line says all
     return (head,) if paid else (head, f"      {row['why']}")
+
+
+def _shares(row: Row) -> Sequence[str]:
+    """Line and disk, each beside its limit."""
+    from node.log import bytes_text
+
+    limit, quota = row["upload_limit"], row["quota_bytes"]
+    most = "no --upload-limit" if limit is None else f"--upload-limit {bytes_text(limit)}/s"
+    room = "no --quota" if quota is None else f"--quota {bytes_text(quota)}"
+    served = "" if row["serves_weights"] else ", no weights (--no-serve)"
+    return (
+        f"  {row['account'][:10]}…  sends {bytes_text(row['sent_bytes_s'])}/s ({most}){served}, "
+        f"{bytes_text(row['sent_bytes'])} since its start",
+        f"      weights take {bytes_text(row['taken_bytes'])} ({room})",
+    )
 
 
 def _among_peers(row: Row) -> Sequence[str]:

@@ -100,6 +100,11 @@ class StateFolder:
         return self.folder / "peers.json"
 
     @property
+    def sharing(self) -> Path:
+        """What a role that runs gives of its line and disk, for `status`."""
+        return self.folder / "sharing.json"
+
+    @property
     def banned_peers(self) -> Path:
         """Nodes that sent wrong content by libp2p, and when."""
         return self.folder / "banned_peers"

@@ -34,6 +34,7 @@ from node.roles.directory import url_of, weight_holders
 from node.roles.frauds import Workmanship, workmanship
 from node.roles.handover import Handover
 from node.roles.intake import Intake
+from node.roles.lending import lending
 from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
 from node.roles.member import Member
@@ -138,7 +139,7 @@ async def served(member: Member, mailbox: Mailbox | None, key: LocalAccount | No
     runner, port = await serve(app, member.settings.host, member.settings.port)
     try:
         await member.sync()
-        async with present(member, key, member.settings.announced(port)) as url:
+        async with lending(member), present(member, key, member.settings.announced(port)) as url:
             await _announce(member, url)
             yield
     finally:

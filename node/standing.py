@@ -6,6 +6,7 @@ holds a file and what was measured. Every source may be missing; the answer says
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from node.peers.client import PeerClient
 from node.queries import read_record
 from node.record import Record, Submission
 from node.roles.casebook import Case
+from node.roles.lending import read_lending
 from node.runspec import RunSpec
 from node.shards.layout import CHECKPOINTS
 from node.shards.room import taken_bytes
@@ -73,6 +75,7 @@ async def standing(ledger: Ledger, run: int, asked: Asked) -> Summary:
     if not summary["roles"]:
         summary["note"] = NO_ROLE
     summary["weights"] = [await _weights(record, who, folder) for who, folder in folders.items() if folder]
+    summary["sharing"] = [row for who, folder in folders.items() if folder for row in _sharing(who, folder, summary)]
     summary["peers"] = [row for who, folder in folders.items() if folder for row in _peers(who, folder)]
     summary["pending"] = [row for who in folders for row in await pending(ledger, who, asked.home)]
     if asked.provider in params.validators:
@@ -133,6 +136,13 @@ async def _weights(record: Record, who: Address, folder: StateFolder) -> Summary
         raise disk_refused(store, error) from error
     held = [each.version for each in record.checkpoints if each.manifest_root.hex() in whole]
     return {"account": who, "versions": held, "bytes": taken}
+
+
+def _sharing(who: Address, folder: StateFolder, summary: Summary) -> list[Summary]:
+    """What the role of `who`, if it runs, gives of line and disk, beside its limits."""
+    found = read_lending(folder.sharing, time.time())
+    taken = next(row["bytes"] for row in summary["weights"] if row["account"] == who)
+    return [] if found is None else [{"account": who, **found.model_dump(), "taken_bytes": taken}]
 
 
 def _peers(who: Address, folder: StateFolder) -> list[Summary]:

@@ -1,6 +1,8 @@
 """What a wallet is told of its work: from the chain alone, from its own files, and from what validators say."""
 
+import json
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,15 +12,21 @@ from eth_utils.crypto import keccak
 from cli.status import show_standing
 from ledger.base import Address, Digest, State
 from ledger.journal import Attempt, Journal, SlotClaim, Stage
-from node.config import Home
+from node.config import Home, Sharing
 from node.outcomes import Summary
 from node.peers.client import PeerClient
 from node.roles.frauds import ForgedReward, OtherModel
+from node.roles.lending import FRESH_SECONDS, read_lending
+from node.shards.manifest import build as build_manifest
 from node.standing import Asked, standing, standing_of
 from node.transport import Timeouts, session
 from tests.roles.network import OWNER, TRAINER, Build, Network, Part
 from tests.roles.stage import key, tar_pit, until
 
+GOOD = (
+    b'{"at": 1000, "serves_weights": true, "upload_limit": 50.0, "sent_bytes_s": 0.5, "sent_bytes": 7,'
+    b' "quota_bytes": null}'
+)
 WALLET = Address(key(100).address)  # of the network's first worker
 
 
@@ -329,6 +337,66 @@ async def test_a_relay_is_told_its_endpoint_its_versions_and_whether_it_has_a_pa
     assert (found["roles"], found["endpoint"]) == (["relay"] if approved else [], url)
     assert found["weights"] == [{"account": account, "versions": [0], "bytes": taken}]
     assert ("the owner's `intellect-node run approve`" in found.get("note", "")) is not approved
+
+
+async def test_a_role_that_runs_is_told_its_limits_and_what_is_used_of_them(build: Build) -> None:
+    network = await build(validators=1)
+    network.settings = {"sharing": Sharing(upload_limit=50e6, quota_bytes=10**9)}
+    relay = await network.relay()
+    account, word = relay.member.account, relay.member.state.sharing
+    relay.member.checkpoints.add(network.base)
+    (file, *_) = build_manifest(network.base).files
+    await relay.member.sync()
+    url = relay.member.record.endpoints[account] + f"/v1/chunks/{file.chunks[0].hex()}"
+
+    async with session(allow_private=True) as http, http.get(url) as response:
+        chunk = await response.read()
+    await until(lambda: json.loads(word.read_bytes())["sent_bytes"] > 0, "the next word")
+    (row,) = (await told(network, relay, account))["sharing"]
+    await relay.stop()
+    network.parts.remove(relay)
+    left = (await told(network, relay, account))["sharing"]
+
+    assert row["sent_bytes"] == len(chunk)
+    assert 0 < row["sent_bytes_s"] <= len(chunk)
+    assert (row["upload_limit"], row["quota_bytes"], row["serves_weights"]) == (50e6, 10**9, True)
+    assert row["taken_bytes"] == (await told(network, relay, account))["weights"][0]["bytes"] > len(chunk)
+    assert abs(row["at"] - time.time()) < 60
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    [b"", b"{}", b"[" * 5000, b'{"at": "now"}', GOOD.replace(b"50.0", b"Infinity"), GOOD.replace(b": 7", b": -7")],
+)
+def test_what_is_no_word_of_a_role_that_runs_is_passed_over(tmp_path: Path, word: bytes) -> None:
+    path = tmp_path / "sharing.json"
+    path.write_bytes(GOOD)
+    assert read_lending(path, 1000.0 + FRESH_SECONDS) is not None
+    assert read_lending(path, 1001.0 + FRESH_SECONDS) is None  # its process was killed
+    path.write_bytes(word)
+    assert read_lending(path, 1000.0) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ["sends 1.2 MB/s (--upload-limit 50.0 MB/s), 3.0 GB since", "weights take 2.7 GB (--quota 10.0 GB)"]),
+        ({"upload_limit": None, "quota_bytes": None}, ["1.2 MB/s (no --upload-limit)", "2.7 GB (no --quota)"]),
+        ({"serves_weights": False}, ["50.0 MB/s), no weights (--no-serve), 3.0 GB since its start"]),
+    ],
+)
+def test_limits_are_shown_beside_what_is_used_of_them(
+    capsys: pytest.CaptureFixture[str], change: dict[str, object], words: list[str]
+) -> None:
+    row = {
+        "account": "0x" + "a" * 40, "serves_weights": True, "upload_limit": 50e6, "sent_bytes_s": 1.2e6,
+        "sent_bytes": 3 * 10**9, "quota_bytes": 10**10, "taken_bytes": 27 * 10**8,
+    }  # fmt: skip
+    show_standing({"block": 1, "time": 0, "sharing": [row | change]})
+
+    shown = capsys.readouterr().out
+    assert [word for word in words if word not in shown] == []
 
 
 def test_the_weights_of_a_role_are_shown_as_versions_and_a_size(capsys: pytest.CaptureFixture[str]) -> None:
