@@ -10,10 +10,11 @@ from aiohttp import web
 
 from node.errors import Malformed, NotFound
 from node.transport.addresses import subscriber
+from node.transport.uplink import LEAST_SHARE
 
 SHARES = 4  # of a room; an address gets one. A local network is one address: its share is still 16 MiB of files
 BODY_SECONDS = 20.0  # for a small body to arrive whole
-LEAST_BYTES_A_SECOND = 1 << 20  # of large ones, which get more time
+LEAST_BYTES_A_SECOND = LEAST_SHARE  # of large ones, which get more time: as fast as an honest sender promises to be
 
 
 class Busy(NotFound):

@@ -20,6 +20,7 @@ from node.peers.wire import (
 )
 from node.progress import OnProgress
 from node.transport import Timeouts, Uplink, read_limited, vet_url
+from node.transport.uplink import Lease
 
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
@@ -43,9 +44,14 @@ class PeerClient:
     async def push_submission(
         self, url: str, commitment: Digest, data: bytes, progress: OnProgress = lambda done, total: None
     ) -> None:
-        """Hands a rollout file to a validator or the trainer; `progress` gets bytes (sent, in all)."""
+        """Hands a rollout file to a validator or the trainer; `progress` gets bytes (sent, in all).
+
+        However long it waits for its place in the uplink: the receiver's time begins when the first byte leaves.
+        """
         where = f"submissions/0x{commitment.hex()}"
-        await self._ask("POST", url, where, self._pieces(url, data, progress), timeouts=self.bulk, body_bytes=len(data))
+        with await self.uplink.place(url) as lease:
+            pieces = self._pieces(url, data, lease, progress)
+            await self._ask("POST", url, where, pieces, timeouts=self.bulk, body_bytes=len(data))
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
         return await self._ask("GET", url, f"submissions/0x{commitment.hex()}", limit=limit, timeouts=self.bulk)
@@ -77,14 +83,16 @@ class PeerClient:
         """The peer's bitmap of verified chunks of checkpoint `root`."""
         return await self._ask("GET", url, f"have/{root.hex()}")
 
-    async def _pieces(self, url: str, data: bytes, progress: OnProgress) -> AsyncIterator[bytes]:
+    async def _pieces(self, url: str, data: bytes, lease: Lease, progress: OnProgress) -> AsyncIterator[bytes]:
         size = min(PIECE_BYTES, self.uplink.piece_bytes)
         for at in range(0, len(data), size):
             piece = data[at : at + size]
             await self.uplink.turn(url, len(piece))
-            yield piece  # the next one is asked for once this one has left
+            with lease.watched():
+                yield piece  # the next one is asked for once this one has left
             self.uplink.sent_bytes += len(piece)
             progress(at + len(piece), len(data))
+        lease.give_up()  # the answer takes none of the uplink
 
     async def _ask(
         self,

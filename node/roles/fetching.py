@@ -24,6 +24,7 @@ from node.shards.manifest import Manifest
 from node.shards.store import CheckpointStore
 
 CHUNKS_AT_ONCE = 2
+SHARE_SECONDS = 60.0  # for one holder to give a small file: 10 s until it has a place in its uplink, 42 s for 4 MiB
 CHUNK_SECONDS = 60.0  # without a single new one, before the next holder's word is taken; for a line of 140 kB/s
 LEAST_SECONDS, LEAST_BYTES_PER_SECOND = (
     60.0,
@@ -39,7 +40,7 @@ class Fetching:
     member: Member
     folder: Path
     patience_seconds: float = 3.0  # before the next one is asked beside one that has not answered yet
-    share_seconds: float = 30.0  # for one holder to give a small file, or the manifest of a large one
+    share_seconds: float = SHARE_SECONDS
     chunk_seconds: float = CHUNK_SECONDS
     least_seconds: float = LEAST_SECONDS
     least_bytes_per_second: float = LEAST_BYTES_PER_SECOND

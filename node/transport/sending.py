@@ -9,7 +9,7 @@ from aiohttp import web
 
 from node.transport.addresses import address_of
 from node.transport.limits import Gate, TooMany
-from node.transport.uplink import Place, Uplink
+from node.transport.uplink import Lease, Uplink
 
 OCTETS = "application/octet-stream"
 PIECE_BYTES = 4 << 20  # in one call where nothing limits the uplink: a whole chunk of weights
@@ -38,14 +38,22 @@ async def send_file(
         size = os.fstat(file.fileno()).st_size - offset if length is None else length
         response = web.StreamResponse(headers={"Content-Type": kind})
         response.content_length = size
-        async with uplink.place(address) as place:
-            if place is None:
-                raise TooMany(503, "this node uploads as much as it may: ask another one", uplink.place_seconds)
+        with await _place(uplink, address) as lease:
             request.app[GATE].charge(address, size)
             await response.prepare(request)
-            await _Sending(request, file, uplink, place).send(offset, size)
+            await _Sending(request, file, uplink, lease).send(offset, size)
         await response.write_eof()
     return response
+
+
+async def _place(uplink: Uplink, address: str) -> Lease:
+    """Raises: TooMany: none has become free in time."""
+    try:
+        async with asyncio.timeout(uplink.place_seconds):
+            return await uplink.place(address)
+    except TimeoutError as error:
+        detail = "this node uploads as much as it may: ask another one"
+        raise TooMany(503, detail, uplink.place_seconds) from error
 
 
 def break_off(deadline: asyncio.Timeout) -> None:
@@ -57,7 +65,7 @@ def break_off(deadline: asyncio.Timeout) -> None:
 class _Sending:
     """One file on its way to one reader."""
 
-    def __init__(self, request: web.Request, file: BinaryIO, uplink: Uplink, place: Place) -> None:
+    def __init__(self, request: web.Request, file: BinaryIO, uplink: Uplink, lease: Lease) -> None:
         if request.transport is None:
             raise ConnectionResetError("the peer has gone")
         self._transport = request.transport
@@ -65,7 +73,7 @@ class _Sending:
         self._limits = request.app[GATE].limits
         self._file = file
         self._uplink = uplink
-        self._place = place
+        self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()  # later by what was waited for turns
 
@@ -78,9 +86,7 @@ class _Sending:
             if limited:
                 await self._turn(piece)
             self._put_off(self._latest(sent, piece))
-            if limited:
-                await self._send_watched(offset + sent, piece)
-            else:
+            with self._lease.watched():
                 await self._send(offset + sent, piece)
             sent += piece
 
@@ -104,13 +110,6 @@ class _Sending:
         rate = self._limits.least_bytes_per_second
         for_all, for_piece = self._since + (sent + piece) / rate, self._loop.time() + piece / rate
         return min(for_all, for_piece) + self._limits.grace_seconds
-
-    async def _send_watched(self, offset: int, piece: int) -> None:
-        stalled = self._loop.call_later(self._uplink.stall_seconds, self._place.give_up)
-        try:
-            await self._send(offset, piece)
-        finally:
-            stalled.cancel()
 
     async def _send(self, offset: int, piece: int) -> None:
         """Raises: ConnectionResetError."""

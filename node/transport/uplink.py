@@ -2,14 +2,15 @@
 
 Without a limit nothing waits. With one, whoever has something to send waits for a turn: addresses take turns, and what
 one address asks for over several connections takes turns among itself, so that many connections are worth no more
-than one. Only so many files are on their way at once that each gets on: one that is sent too slowly is given up by
-whoever asked for it, and was sent in vain.
+than one. Only so many files are on their way at once, served or handed over, that each gets on: one that is sent too
+slowly is given up by whoever is to have it, and was sent in vain.
 """
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
 
 from node.buckets import Bucket
 
@@ -18,7 +19,7 @@ LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 10, 1 << 20
 CATCH_UP_SECONDS = 0.1  # of idle time, or of a busy event loop, that may be made up for
 LEAST_SHARE = 100_000  # bytes a second of each file on its way: 4 MiB take 42 s, of the 85 s that they are given
 LEAST_FILES = 2  # at once, however slow the uplink is: one reader that stalls must not be the only one
-PLACE_SECONDS = 10.0  # that a file waits for its place: whoever asked can ask another node then
+PLACE_SECONDS = 10.0  # that a file which is asked for waits for its place: another node can be asked then
 STALL_SECONDS = 2.0  # after which a reader that takes nothing holds no place any more
 
 
@@ -33,7 +34,8 @@ class Uplink:
         place_seconds: float = PLACE_SECONDS,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
-        """The others are bytes a second of each file, and how long one waits for a place and keeps it."""
+        """The others are bytes a second of each file, how long one that was asked for waits for a place, and how long
+        one keeps it whose reader takes nothing."""
         self.bytes_per_second = bytes_per_second
         self.place_seconds, self.stall_seconds = place_seconds, stall_seconds
         self.sent_bytes = 0  # of files, since this process began
@@ -70,32 +72,19 @@ class Uplink:
         self._let_go()
         await let_go
 
-    @asynccontextmanager
-    async def place(self, address: str) -> AsyncIterator["Place | None"]:
-        """For one file while it is sent; None where none has become free in `place_seconds`."""
+    async def place(self, address: str) -> "Lease":
+        """For one file while it is sent; waited for without end, unless that is cancelled."""
         if self.bytes_per_second is None or self._files < self.most_files:
             self._files += 1
-        elif not await self._has_place(address):
-            yield None
-            return
-        place = Place(self)
-        try:
-            yield place
-        finally:
-            place.give_up()
-
-    async def _has_place(self, address: str) -> bool:
+            return Lease(self)
         free = self._places.join(address, 1)
         try:
-            async with asyncio.timeout(self.place_seconds):
-                await free
-            return True
-        except TimeoutError:
-            return free.done() and not free.cancelled()  # it may have become free in the same moment
+            await free
         except asyncio.CancelledError:
             if free.done() and not free.cancelled():
                 self.leave()
             raise
+        return Lease(self)
 
     def leave(self) -> None:
         """A place has become free: it goes to whoever waits longest, of the address whose turn it is."""
@@ -113,11 +102,27 @@ class Uplink:
         self._let_go()
 
 
-class Place:
-    """What a file on its way holds, until it is given up: at its end, or while its reader takes nothing."""
+class Lease:
+    """Of a place: what a file on its way holds, until its end, or while its reader takes nothing."""
 
     def __init__(self, uplink: Uplink) -> None:
         self._uplink: Uplink | None = uplink
+        self._stall_seconds = uplink.stall_seconds
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.give_up()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While a piece leaves: the place is given up where that takes its reader too long."""
+        stalled = asyncio.get_running_loop().call_later(self._stall_seconds, self.give_up)
+        try:
+            yield
+        finally:
+            stalled.cancel()
 
     def give_up(self) -> None:
         if self._uplink is not None:

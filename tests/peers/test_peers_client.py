@@ -225,3 +225,71 @@ async def test_a_file_that_is_handed_over_keeps_to_the_upload_limit_with_all_tha
         await asyncio.gather(*(peers.push_submission(url, ABOUT, data) for _ in range(2)))
 
     assert [end - began for end in ends] == pytest.approx([0.4, 0.4], abs=0.15)  # 0.1 s of 2 MB may be made up for
+
+
+async def test_only_so_many_files_are_handed_over_at_once_as_get_on_and_all_arrive(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    data, taken = bytes(400_000), list[int]()
+    sent, most = [0] * 5, 0  # bytes of each; how many were under way at once
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        taken.append(len(await request.read()))
+        return web.Response(status=204)
+
+    def count(file: int, done: int) -> None:
+        nonlocal most
+        sent[file] = done
+        most = max(most, sum(0 < each < len(data) for each in sent))
+
+    urls = [await answering(take) for _ in range(5)]
+    async with session(allow_private=True) as http:
+        peers = PeerClient(http, uplink=Uplink(2_000_000, least_share=1_000_000))
+        await asyncio.gather(
+            *(
+                peers.push_submission(url, ABOUT, data, lambda done, _, file=file: count(file, done))
+                for file, url in enumerate(urls)
+            )
+        )
+
+    assert taken == [400_000] * 5
+    assert most == 2
+
+
+async def test_a_file_waits_longer_for_its_place_than_a_receiver_may_take_and_is_handed_over_then(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    uplink, url = Uplink(1e6), await answering(always(204))
+    async with session(allow_private=True) as http:
+        peers = PeerClient(http, Timeouts(0.1, 0.1, 0.2), Timeouts(0.1, 0.1, 0.2), uplink)
+        places = [await uplink.place("a") for _ in range(uplink.most_files)]
+        pushing = [asyncio.create_task(peers.push_submission(url, ABOUT, b"x")) for _ in range(2)]
+        await asyncio.wait(pushing, timeout=0.4)
+        assert not any(task.done() for task in pushing)
+        pushing[0].cancel()
+        places.pop().give_up()
+        await asyncio.wait_for(pushing[1], 5)
+    assert pushing[0].cancelled()
+
+
+async def test_a_receiver_that_takes_nothing_holds_no_place(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    release = asyncio.Event()
+
+    async def stall(_: web.Request) -> web.StreamResponse:
+        await release.wait()
+        return web.Response(status=204)
+
+    stalled, url = await answering(stall), await answering(always(204))
+    uplink, big = Uplink(1e9, least_share=500e6, stall_seconds=0.1), bytes(32 << 20)  # more than socket buffers take
+    async with session(allow_private=True) as http:
+        peers = PeerClient(http, uplink=uplink)
+        pushing = [asyncio.create_task(peers.push_submission(stalled, ABOUT, big)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(peers.push_submission(url, ABOUT, b"x"), 5)
+        assert not any(task.done() for task in pushing)
+        for task in pushing:
+            task.cancel()
+        await asyncio.gather(*pushing, return_exceptions=True)
+        release.set()
