@@ -27,6 +27,7 @@ from node.runspec import RunSpec
 from node.shards.client import Downloader
 from node.shards.patch_index import PatchIndex
 from node.shards.patching import Patching
+from node.shards.room import is_news
 from node.shards.shelves import Shelves, Singles
 from node.shards.store import CheckpointStore
 from node.transport import Uplink
@@ -262,7 +263,8 @@ class Member:
                 except SpecMismatch:
                     continue  # which was said
                 except (NotFound, StoreError) as error:
-                    warn("weights not had yet, trying again", version=version, reason=error, seconds=pause)
+                    if is_news(error):
+                        warn("weights not had yet, trying again", version=version, reason=error, seconds=pause)
                     await self.clock.sleep(pause)
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
             await self.wait()

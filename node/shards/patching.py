@@ -23,6 +23,7 @@ from node.shards.patch_finding import FILE, Found, PatchFinder
 from node.shards.patch_index import PatchIndex, Span
 from node.shards.patch_making import make_patch
 from node.shards.patch_sides import Side
+from node.shards.room import is_news
 
 MAX_CHAIN = 8  # patches one after the other: who is further behind takes the full version
 MAX_SHARE = 0.5  # of what would have to be fetched otherwise, that patches may have together
@@ -104,8 +105,9 @@ class Patching:
                 try:
                     return await self._bring(spans)
                 except (NotFound, StoreError, Malformed, TimeoutError) as error:
-                    reason = str(error) or "it took too long"
-                    warn("patches not used, fetching the full version", root=target, reason=reason)
+                    if is_news(error):
+                        reason = str(error) or "it took too long"
+                        warn("patches not used, fetching the full version", root=target, reason=reason)
                     return Patched()
 
     def _way(self, target: Digest, lineage: Sequence[Digest]) -> list[Digest] | None:

@@ -2,11 +2,16 @@
 
 import asyncio
 import logging
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ledger.base import Digest, Version
+from node.config import Sharing
+from node.shards.room import taken_bytes
 from tests.roles.network import TRAINER, Build, Part
 from tests.roles.stage import FastClock, until
 
@@ -50,6 +55,35 @@ async def test_an_error_of_the_block_is_that_error(build: Build) -> None:
     with pytest.raises(LookupError, match="of the block"):
         async with member.following_weights():
             raise LookupError("of the block")
+
+
+async def test_a_quota_that_holds_one_version_alone_is_warned_about_once(
+    build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=2)
+    origin, owner = await network.validator(1), network.connect(TRAINER)
+    for version in (1, 2):
+        folder = tmp_path / str(version)
+        shutil.copytree(network.base, folder)
+        with (folder / "model.safetensors").open("r+b") as weights:
+            weights.seek(-1, os.SEEK_END)
+            weights.write(bytes([version]))
+        await owner.publish_checkpoint(network.run, Version(version), origin.member.checkpoints.add(folder))
+    one = taken_bytes(origin.member.state.checkpoints) // 3
+    network.settings = {"sharing": Sharing(quota_bytes=one + one // 2)}
+    node = await network.validator(0)
+
+    async with node.member.following_weights():
+        await until(lambda: any("the quota" in said for said in unheard(caplog)), "it is said")
+        since = node.member.clock.monotonic()
+        await until(lambda: node.member.clock.monotonic() - since > 30, "some tries more")
+
+    assert len(unheard(caplog)) == 1
+
+
+def unheard(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The reasons for which weights are said not to be had."""
+    return [str(each.fields["reason"]) for each in caplog.records if "weights not had yet" in each.getMessage()]  # type: ignore[attr-defined]
 
 
 async def test_a_download_is_dropped_when_the_run_has_gone_past_its_version(

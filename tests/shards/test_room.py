@@ -8,7 +8,7 @@ import pytest
 from ledger.base import Digest
 from node.errors import ConfigError, StoreError
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
-from node.shards.room import taken_bytes
+from node.shards.room import OverQuota, is_news, taken_bytes
 from node.shards.store import CheckpointStore
 from tests.node.small_disk import Disk
 from tests.node.small_disk import disk as disk
@@ -40,6 +40,38 @@ def test_the_least_needed_goes_when_another_is_begun_over_the_quota(tmp_path: Pa
     assert store.complete(first) is not None
     assert store.complete(third) is not None
     assert 3 * MB <= taken_bytes(tmp_path / "store") <= 3.5 * MB
+
+
+def test_what_the_quota_has_go_is_said_once_and_what_a_full_disk_has_go_each_time(
+    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(disk.folder / "store", quota_bytes=int(1.5 * MB))
+    for number in range(4):
+        root = store.add(megabyte(tmp_path / f"source-{number}", number))
+        store.keep([root], spare=[root])
+    assert len([each for each in caplog.records if "needs the room" in each.getMessage()]) == 1
+
+    store = CheckpointStore(disk.folder / "store")
+    store.keep([root], spare=[root])
+    for number in range(4, 6):
+        disk.fill(leave=MB * 6 // 10)
+        root = store.add(megabyte(tmp_path / f"source-{number}", number))
+        store.keep([root], spare=[root])
+    assert len([each for each in caplog.records if "needs the room" in each.getMessage()]) == 3
+
+
+def test_that_the_quota_has_no_room_is_news_once(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "store", quota_bytes=int(1.5 * MB))
+    filled(store, tmp_path, 1)
+
+    refusals = list[StoreError]()
+    for number in (7, 8, 8):
+        with pytest.raises(OverQuota) as refused:
+            store.begin(build(megabyte(tmp_path / f"next-{len(refusals)}", number)))
+        refusals.append(refused.value)
+
+    assert [is_news(each) for each in refusals] == [True, False, False]
+    assert is_news(StoreError("the disk is full"))
 
 
 def test_room_is_made_when_the_trainer_publishes_over_the_quota(tmp_path: Path) -> None:
