@@ -72,7 +72,7 @@ class Gossip:
     Rates are of nodes: a peer that connects again, or comes under another peer id, has what was left.
     """
 
-    link: Callable[[], Link]
+    link: Link
     scope: Scope
     identities: Identities
     hear: Hear
@@ -136,7 +136,7 @@ class Gossip:
                 self.counts.invalid += 1
                 made_up |= not self.invalid.of(neighbour.node).take()
         if made_up:
-            self.link().drop(peer)
+            self.link.drop(peer)
             raise Malformed("too many messages that nobody can have announced")
 
     def take(self, data: bytes) -> Announcement | None:
@@ -173,14 +173,14 @@ class Gossip:
                 await neighbour.something.wait()
             batch = list(_batch(neighbour.waiting))
             try:
-                await self.link().ask(peer, GOSSIP, b"".join(map(sized, batch)), limit=0, seconds=SEND_SECONDS)
+                await self.link.ask(peer, GOSSIP, b"".join(map(sized, batch)), limit=0, seconds=SEND_SECONDS)
                 neighbour.failures = 0
             except NotFound:
                 neighbour.failures += 1
                 self._put_back(neighbour, batch)
                 await asyncio.sleep(RETRY_SECONDS)
         self.counts.dropped += len(neighbour.waiting)
-        self.link().drop(peer)
+        self.link.drop(peer)
 
     def _put_back(self, neighbour: _Neighbour, batch: Sequence[bytes]) -> None:
         """What was not taken waits again, as far as there is room beside what came since."""

@@ -25,7 +25,7 @@ Met = Callable[[str], None]
 class Introductions:
     """Of one node; `known` are the peers whose node is known. `met` hears of each that this side dialled."""
 
-    link: Callable[[], Link]
+    link: Link
     myself: Myself
     staking: Domain
     identities: Identities
@@ -49,10 +49,10 @@ class Introductions:
     async def _introduce(self, peer: str) -> None:
         try:
             own = self.statement().encode()
-            answer = await self.link().ask(peer, IDENTITY, own, limit=STATEMENT_BYTES, seconds=INTRODUCTION_SECONDS)
+            answer = await self.link.ask(peer, IDENTITY, own, limit=STATEMENT_BYTES, seconds=INTRODUCTION_SECONDS)
             self._admit(peer, Statement.parse(answer))
         except (NotFound, Malformed):
-            self.link().drop(peer)
+            self.link.drop(peer)
         else:
             self.met(peer)
 
@@ -71,7 +71,7 @@ class Introductions:
             if len(self.known) >= places or same >= MAX_PEERS_PER_NODE:
                 raise Malformed("no room for another peer")
             self.known[peer] = Known(node)
-        self.link().admit(peer, node)
+        self.link.admit(peer, node)
         self.admitted(peer)
 
     def statement(self) -> Statement:

@@ -31,6 +31,25 @@ class Listener(Protocol):
         """The answer to a request of `peer`'s. Raises: Malformed, NotFound: it is refused."""
 
 
+class Nobody:
+    """Who listens before anybody does: hears of nothing, and answers nothing."""
+
+    def ready(self) -> None:
+        return None
+
+    def opened(self, peer: str, dialled: bool) -> None:
+        return None
+
+    def closed(self, peer: str) -> None:
+        return None
+
+    def lost(self) -> None:
+        return None
+
+    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
+        raise NotFound("nobody listens")
+
+
 class Link(Protocol):
     """Connections with peers, each by its peer id. What fails or takes too long raises NotFound."""
 
@@ -54,9 +73,9 @@ class Wire:
 
     links: "dict[str, MemoryLink]" = field(default_factory=dict)
 
-    def link(self, peer: str, listener: Listener, *, inbound: bool = True) -> "MemoryLink":
+    def link(self, peer: str, *, inbound: bool = True) -> "MemoryLink":
         """A node's link; without `inbound` nobody can dial it, as behind a NAT."""
-        self.links[peer] = MemoryLink(self, peer, listener, inbound)
+        self.links[peer] = MemoryLink(self, peer, inbound)
         return self.links[peer]
 
     def cut(self, peer: str) -> None:
@@ -73,8 +92,8 @@ class MemoryLink:
 
     wire: Wire
     peer: str
-    listener: Listener
     inbound: bool
+    listener: Listener = field(default_factory=Nobody)
     connected: set[str] = field(default_factory=set)
     admitted: set[str] = field(default_factory=set)
     asked: "defaultdict[str, int]" = field(default_factory=lambda: defaultdict(int))  # by protocol
@@ -82,6 +101,10 @@ class MemoryLink:
     @property
     def address(self) -> PeerAddress | None:
         return PeerAddress("127.0.0.1", 1, self.peer)
+
+    def listen(self, listener: Listener) -> None:
+        """Has `listener` hear of peers, and answer them, from now on."""
+        self.listener = listener
 
     async def dial(self, address: PeerAddress) -> None:
         await asyncio.sleep(0)

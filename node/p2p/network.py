@@ -42,8 +42,9 @@ COUNTED: Final = ("heard", "invalid", "strange", "dropped")  # of announcements,
 
 @dataclass(slots=True)
 class Network:
-    """`Others` by libp2p, and the `Listener` of its link. Made first, given its link, then run."""
+    """`Others` by libp2p, and the `Listener` that its link is to run with."""
 
+    link: Link
     myself: Myself
     scope: Scope
     staking: Domain
@@ -55,8 +56,6 @@ class Network:
     bans: Bans
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
-    link: Link = field(init=False)
-    peer: str = field(init=False)
     known: dict[str, Known] = field(default_factory=dict)
     reach: Reach = field(default_factory=Reach)
     identities: Identities = field(init=False)
@@ -70,20 +69,48 @@ class Network:
     _asking: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.peer = self.myself.peer
         self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
         self.book = Book(self.wall, self.chain.is_open)
         self.sources = Sources(self.bans, self.rng)
-        self.gossip = Gossip(self._link, self.scope, self.identities, self._hear, self.wall, self.rng)
-        self.seeker = Seeker(self._link, self.peer, lambda: self.known, self._bootstrap, self._others,
-                             self.clock.monotonic, self.rng)  # fmt: skip
-        self.introductions = Introductions(self._link, self.myself, self.staking, self.identities, self.known,
-                                           self._bootstrap, self._admitted, self._met)  # fmt: skip
-        prober = Prober(self.session, self.chain.endpoint_of)
-        self.service = Service(self._link, self.known, self.book, self.gossip, self.pieces, prober)
+        self.gossip = Gossip(
+            link=self.link,
+            scope=self.scope,
+            identities=self.identities,
+            hear=self._hear,
+            now=self.wall,
+            rng=self.rng,
+        )
+        self.seeker = Seeker(
+            link=self.link,
+            me=self.peer,
+            connected=lambda: self.known,
+            bootstrap=self._bootstrap,
+            others=self._others,
+            now=self.clock.monotonic,
+            rng=self.rng,
+        )
+        self.introductions = Introductions(
+            link=self.link,
+            myself=self.myself,
+            staking=self.staking,
+            identities=self.identities,
+            known=self.known,
+            bootstrap=self._bootstrap,
+            admitted=self._admitted,
+            met=self._met,
+        )
+        self.service = Service(
+            link=self.link,
+            known=self.known,
+            book=self.book,
+            gossip=self.gossip,
+            pieces=self.pieces,
+            prober=Prober(self.session, self.chain.endpoint_of),
+        )
 
-    def _link(self) -> Link:
-        return self.link
+    @property
+    def peer(self) -> str:
+        return self.myself.peer
 
     def _bootstrap(self) -> Iterable[PeerAddress]:
         return (*self.myself.bootstrap, *self.chain.core())

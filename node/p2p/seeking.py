@@ -35,7 +35,7 @@ class Seeker:
     A pause is for a peer, wherever it says that it is: nobody has a node knock at one door after another.
     """
 
-    link: Callable[[], Link]
+    link: Link
     me: str
     connected: Callable[[], Iterable[str]]
     bootstrap: Sources
@@ -59,7 +59,7 @@ class Seeker:
     def chosen(self) -> list[PeerAddress]:
         """Whom to dial now."""
         connected = set(self.connected())
-        if self.link().address is None:
+        if self.link.address is None:
             return []
         first = self._open(self.bootstrap(), connected)
         room = max(0, ENOUGH - len(connected) - len(first))
@@ -85,7 +85,7 @@ class Seeker:
         if len(self.pauses) > MAX_REMEMBERED:
             self.pauses.popitem(last=False)
         try:
-            await self.link().dial(address)
+            await self.link.dial(address)
         except NotFound:
             return
 

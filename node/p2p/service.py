@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,7 +44,7 @@ def _content_rates() -> Rates:
 class Service:
     """Of one node; `known` are the peers that may ask. What a node had counts for whatever peer it comes as next."""
 
-    link: Callable[[], Link]
+    link: Link
     known: Mapping[str, Known]
     book: Book
     gossip: Gossip
@@ -93,7 +93,7 @@ class Service:
         self.forwards[pair] += 1
         try:
             await self._allow(known.node, wanted.length)
-            answer = await self.link().ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
+            answer = await self.link.ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
             await self.pieces.turn(len(answer))
             return answer
         finally:

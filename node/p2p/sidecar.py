@@ -28,7 +28,7 @@ from node.p2p.limits import (
     MAX_REQUESTS_PER_PEER,
     REQUEST_SECONDS,
 )
-from node.p2p.link import ASK_SECONDS, Listener
+from node.p2p.link import ASK_SECONDS, Listener, Nobody
 from node.p2p.listening import Listening
 from node.p2p.messages import (
     ANSWERED,
@@ -70,7 +70,6 @@ class Sidecar:
     """A `Link` over a process of its own. `running` starts it and keeps it going."""
 
     listening: Listening
-    listener: Listener
     log: Path
     address: PeerAddress | None = None
     reason: str | None = "starting"  # why there is no process, while there is none
@@ -78,14 +77,16 @@ class Sidecar:
     pid: int | None = None
     first_pause: float = FIRST_PAUSE_SECONDS
     hang_seconds: float = HANG_SECONDS
+    _listener: Listener = field(default_factory=Nobody)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
     _answering: dict[asyncio.Task[None], str] = field(default_factory=dict)  # by whom it was asked
     _writer: asyncio.StreamWriter | None = None
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """The process runs, and is begun anew when it ends, while the block does."""
+    async def running(self, listener: Listener) -> AsyncIterator[None]:
+        """The process runs, and is begun anew when it ends, while the block does; `listener` hears of its peers."""
+        self._listener = listener
         keeping = asyncio.create_task(self._keep())
         keeping.add_done_callback(self._over)
         try:
@@ -153,11 +154,11 @@ class Sidecar:
             case Ready(peer):
                 self.address, self.reason = self.listening.address, None
                 event("libp2p on", peer=peer, port=self.address.port)
-                self.listener.ready()
+                self._listener.ready()
             case Opened(peer, _, dialled):
-                self.listener.opened(peer, dialled)
+                self._listener.opened(peer, dialled)
             case Closed(peer):
-                self.listener.closed(peer)
+                self._listener.closed(peer)
             case Asked():
                 self._begin_answer(report)
             case Done(number, body):
@@ -182,7 +183,7 @@ class Sidecar:
     async def _answer(self, asked: Asked) -> None:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                body = await self.listener.asked(asked.peer, asked.protocol, asked.body)
+                body = await self._listener.asked(asked.peer, asked.protocol, asked.body)
             self._send(Reply(asked.number, ANSWERED, body))
         except (Malformed, NotFound, StoreError, TimeoutError):
             with suppress(NotFound):
@@ -240,4 +241,4 @@ class Sidecar:
                 waiting.set_exception(NotFound("the libp2p process ended"))
         for task in self._answering:
             task.cancel()
-        self.listener.lost()
+        self._listener.lost()

@@ -11,9 +11,9 @@ from ledger.base import MAX_URL_BYTES, Address
 from ledger.messages import Domain
 from node.p2p.addresses import PeerAddress, parse_multiaddr, split_endpoint, with_fragment
 from node.p2p.announcements import Scope
-from node.p2p.listening import Listening
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
+from node.p2p.sidecar import Sidecar
 from node.record import Record
 from node.roles.directory import belongs, core, staked, url_of
 from node.roles.member import Member
@@ -23,17 +23,25 @@ from node.shards.bans import Bans
 STAKED_TRIED: Final = 32  # nodes with stake whose addresses are looked at, of however many there are
 
 
-def network_of(member: Member, key: LocalAccount, taken: Listening, url: str, bans: Bans) -> Network:
-    """The peers of `member` as seen from `url`, where others reach it by HTTP: its link is still to be given.
+def network_of(member: Member, key: LocalAccount, sidecar: Sidecar, url: str, bans: Bans) -> Network:
+    """The peers of `member` as seen from `url`, where others reach it by HTTP: `sidecar` is to run with it.
 
     Raises: Malformed: the user named a peer that is none.
     """
     named = tuple(map(parse_multiaddr, member.settings.libp2p.peers))
-    myself = Myself(key, taken.secret, url, urlsplit(url).hostname or None, named)
+    myself = Myself(key, sidecar.listening.secret, url, urlsplit(url).hostname or None, named)
     return Network(
-        myself, Scope(member.domain, member.run.id), Domain(member.ledger.chain_id, member.ledger.staking),
-        _chain(member.record), HeldPieces(member), member.clock, member.peers.session, member.told_of, bans,
-    )  # fmt: skip
+        link=sidecar,
+        myself=myself,
+        scope=Scope(member.domain, member.run.id),
+        staking=Domain(member.ledger.chain_id, member.ledger.staking),
+        chain=_chain(member.record),
+        pieces=HeldPieces(member),
+        clock=member.clock,
+        session=member.peers.session,
+        heard=member.told_of,
+        bans=bans,
+    )
 
 
 def _chain(record: Record) -> Chain:

@@ -56,11 +56,10 @@ async def present(member: Member, key: LocalAccount | None, url: str) -> AsyncIt
 
 @asynccontextmanager
 async def _running(member: Member, key: LocalAccount, taken: Listening, url: str) -> AsyncIterator[None]:
-    network = network_of(member, key, taken, url, await asyncio.to_thread(Bans, member.state.banned_peers))
-    sidecar = Sidecar(taken, network, member.state.peer_log)
-    network.link = sidecar
+    sidecar = Sidecar(taken, member.state.peer_log)
+    network = network_of(member, key, sidecar, url, await asyncio.to_thread(Bans, member.state.banned_peers))
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(sidecar.running())
+        await stack.enter_async_context(sidecar.running(network))
         member.others = network
         stack.enter_context(_live_sources(member))
         for work in (network.run, Announcing(member).run, lambda: _keep_standing(member, sidecar)):

@@ -56,12 +56,12 @@ class Registry:
 
     def chain(self) -> Chain:
         return Chain(
-            self.members.__contains__,
-            self.endpoints.get,
-            lambda: list(self.bootstrap),
-            lambda: [],
-            lambda _: True,
-            lambda: self.time,
+            belongs=self.members.__contains__,
+            endpoint_of=self.endpoints.get,
+            core=lambda: list(self.bootstrap),
+            nodes=lambda: [],
+            is_open=lambda _: True,
+            time=lambda: self.time,
         )
 
 
@@ -82,26 +82,6 @@ class Holding:
 
     async def turn(self, size: int) -> None:
         self.turns.append(size)
-
-
-class Nobody:
-    """Hears and answers nothing."""
-
-    def ready(self) -> None:
-        return None
-
-    def opened(self, peer: str, dialled: bool) -> None:
-        return None
-
-    def closed(self, peer: str) -> None:
-        return None
-
-    def lost(self) -> None:
-        return None
-
-    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
-        await asyncio.sleep(0)
-        raise NotFound("nobody")
 
 
 @dataclass
@@ -130,11 +110,20 @@ class Town:
         where = {"host": "127.0.0.1" if inbound else None} | options
         myself = Myself(who, secret(number), **where)  # type: ignore[arg-type]
         heard = self.heard.setdefault(myself.peer, [])
+        link = self.wire.link(myself.peer, inbound=inbound)
         network = Network(
-            myself, SCOPE, STAKING, self.registry.chain(), held or Holding(), SystemClock(), self.http,
-            lambda said: heard.append(said.news), Bans(),
-        )  # fmt: skip
-        network.link = self.wire.link(network.peer, network, inbound=inbound)
+            link=link,
+            myself=myself,
+            scope=SCOPE,
+            staking=STAKING,
+            chain=self.registry.chain(),
+            pieces=held or Holding(),
+            clock=SystemClock(),
+            session=self.http,
+            heard=lambda said: heard.append(said.news),
+            bans=Bans(),
+        )
+        link.listen(network)
         task = asyncio.create_task(network.run())
         self.stack.push_async_callback(_end, task)
         self.nodes.append(network)

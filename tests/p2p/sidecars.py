@@ -77,8 +77,8 @@ async def sidecars(
         ears = [Ear() for _ in range(count)]
         for number, ear in enumerate(ears):
             socket = stack.enter_context(listening("127.0.0.1", 0, private, secret(40 + number)))
-            ear.sidecar = Sidecar(socket, ear, folder / f"{number}.log", **options)  # type: ignore[arg-type]
-            await stack.enter_async_context(ear.sidecar.running())
+            ear.sidecar = Sidecar(socket, folder / f"{number}.log", **options)  # type: ignore[arg-type]
+            await stack.enter_async_context(ear.sidecar.running(ear))
         await until(lambda: all(ear.sidecar.address for ear in ears), START_SECONDS)
         yield ears
 

@@ -73,7 +73,15 @@ def gossip(link: Recorder, heard: list[Announcement] | None = None, now: float =
     members = {account(number).address for number in range(1, 9)}
     identities = Identities(STAKING, members.__contains__, lambda: BLOCK_TIME)
     hear = (heard if heard is not None else []).append
-    return Gossip(lambda: link, SCOPE, identities, hear, lambda: now, random.Random(1), lambda: 0.0)
+    return Gossip(
+        link=link,
+        scope=SCOPE,
+        identities=identities,
+        hear=hear,
+        now=lambda: now,
+        rng=random.Random(1),
+        monotonic=lambda: 0.0,
+    )
 
 
 def said(number: int, version: int = 0, at: float = NOW) -> bytes:

@@ -10,7 +10,7 @@ from node.p2p.content import PIECE_BYTES, Content, Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.introductions import MAX_PEERS_PER_NODE
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
-from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, Nobody, account, town, until
+from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, account, town, until
 
 FILE = Digest(b"\x07" * 32)
 DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
@@ -73,7 +73,7 @@ async def test_a_peer_whose_node_leaves_the_run_is_left() -> None:
 async def test_somebody_elses_statement_does_not_open_the_door() -> None:
     async with town() as place:
         first, victim = await place.node(1), await place.node(2)
-        thief = place.wire.link("a thief", Nobody())
+        thief = place.wire.link("a thief")
         statement = make_statement(account(2), STAKING, victim.peer, BLOCK_TIME)
         await thief.dial(place.address(first))
 

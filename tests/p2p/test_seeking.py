@@ -8,7 +8,6 @@ import pytest
 from node.p2p.addresses import PeerAddress
 from node.p2p.link import Wire
 from node.p2p.seeking import ENOUGH, FIRST_PAUSE_SECONDS, Seeker
-from tests.p2p.parts import Nobody
 
 
 @dataclass
@@ -22,11 +21,15 @@ class Scene:
     seeker: Seeker = field(init=False)
 
     def __post_init__(self) -> None:
-        link = Wire().link("me", Nobody())
         self.seeker = Seeker(
-            lambda: link, "me", lambda: self.connected, lambda: self.bootstrap, lambda: self.others, lambda: self.now,
-            random.Random(1),
-        )  # fmt: skip
+            link=Wire().link("me"),
+            me="me",
+            connected=lambda: self.connected,
+            bootstrap=lambda: self.bootstrap,
+            others=lambda: self.others,
+            now=lambda: self.now,
+            rng=random.Random(1),
+        )
 
     async def look(self) -> list[PeerAddress]:
         chosen = self.seeker.chosen()

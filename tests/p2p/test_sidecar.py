@@ -15,6 +15,7 @@ import pytest
 from node.errors import ConfigError, Malformed, NotFound
 from node.p2p.launching import launched
 from node.p2p.limits import MAX_ASKS, MAX_REQUESTS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
+from node.p2p.link import Nobody
 from node.p2p.listening import listening
 from node.p2p.messages import (
     BUSY,
@@ -145,9 +146,8 @@ def test_a_port_that_is_taken_is_said() -> None:
 @pytest.mark.slow
 async def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
     with listening("127.0.0.1", 0, True, b"no key") as socket:
-        ear = Ear()
-        node = Sidecar(socket, ear, tmp_path / "log")
-        async with node.running():
+        node = Sidecar(socket, tmp_path / "log")
+        async with node.running(Nobody()):
             await until(lambda: node.starts == 2, 60)
 
         assert "Error" in (node.reason or "")
@@ -182,7 +182,7 @@ async def test_a_process_in_strange_hands_has_the_node_answer_only_so_many_quest
     ours, theirs = socket.socketpair()
     ear = Ear()
     with listening("127.0.0.1", 0, True, secret(1)) as taken:
-        node = ear.sidecar = Sidecar(taken, ear, tmp_path / "log")
+        node = ear.sidecar = Sidecar(taken, tmp_path / "log", _listener=ear)
         conversing = asyncio.create_task(node._converse(ours))
         reader, writer = await asyncio.open_connection(sock=theirs)
         for number, peer in enumerate(["one"] * 20 + [f"peer {n}" for n in range(100)]):
