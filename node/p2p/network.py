@@ -3,11 +3,9 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 import aiohttp
@@ -17,26 +15,24 @@ from ledger.messages import Domain
 from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.log import event
-from node.p2p.addresses import PeerAddress, peer_id_bytes
+from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, Verdicts, announce
 from node.p2p.book import Book
 from node.p2p.content import Content, PieceSource
+from node.p2p.fetching import SILENT_SECONDS, Bans, Fetcher
 from node.p2p.gossip import Gossip, split
 from node.p2p.identity import Identities
 from node.p2p.introductions import Introductions
 from node.p2p.link import Link
 from node.p2p.myself import Chain, Myself
-from node.p2p.protocols import CONTENT, FORWARD, IDENTITY, PEERS, REACH
+from node.p2p.protocols import IDENTITY, PEERS, REACH
 from node.p2p.reach import Prober, Reach, reached
 from node.p2p.seeking import Seeker
-from node.p2p.service import MAX_TOLD_BYTES, PIECE_SECONDS, Known, Service
-from node.p2p.sources import Bans, Sources, Way
+from node.p2p.service import MAX_TOLD_BYTES, Known, Service
 
 HEARTBEAT_SECONDS: Final = 60.0
 TENDING_SECONDS: Final = 2.0  # between two looks at what is due
 REACH_SECONDS, UNREACHED_SECONDS = 600.0, 60.0  # between two questions whether this node is reached; where it is not
-RELAYS_TRIED: Final = 3
-WAYS_TRIED: Final = 12  # to one content
 COUNTED: Final = ("heard", "invalid", "strange", "dropped")  # of announcements, for `status`
 
 
@@ -56,12 +52,13 @@ class Network:
     bans: Bans
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
+    silent_seconds: float = SILENT_SECONDS  # of a holder of content
     known: dict[str, Known] = field(default_factory=dict)
     reach: Reach = field(default_factory=Reach)
     identities: Identities = field(init=False)
     gossip: Gossip = field(init=False)
     book: Book = field(init=False)
-    sources: Sources = field(init=False)
+    fetcher: Fetcher = field(init=False)
     seeker: Seeker = field(init=False)
     service: Service = field(init=False)
     introductions: Introductions = field(init=False)
@@ -71,14 +68,9 @@ class Network:
     def __post_init__(self) -> None:
         self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
         self.book = Book(self.wall, self.chain.is_open)
-        self.sources = Sources(self.bans, self.rng)
+        self.fetcher = Fetcher(self.link, self.known, self.book, self.bans, self.rng, self.silent_seconds)
         self.gossip = Gossip(
-            link=self.link,
-            scope=self.scope,
-            identities=self.identities,
-            hear=self._hear,
-            now=self.wall,
-            rng=self.rng,
+            link=self.link, scope=self.scope, identities=self.identities, hear=self._hear, now=self.wall, rng=self.rng
         )
         self.seeker = Seeker(
             link=self.link,
@@ -241,25 +233,7 @@ class Network:
         return tuple(node for node in self.book.having(root) if node != self.myself.address)
 
     async def fetch(self, content: Content, nodes: Sequence[Address]) -> bytes:
-        """From one of `nodes`: from itself where it is connected, else through peers that may be. Raises: NotFound."""
-        ways = (way for node in self.sources.order(nodes) for way in self._ways(node))
-        for way in islice(ways, WAYS_TRIED):
-            if (data := await self.sources.answer(way, content)) is not None:
-                return data
-        raise NotFound(f"no peer handed over {content.digest.hex()} by a stream")
-
-    def _ways(self, node: Address) -> Iterator[Way]:
-        direct = [peer for peer, known in self.known.items() if known.node == node]
-        yield from (Way(node, partial(self._ask_for_piece, peer), True) for peer in direct)
-        for target in [] if direct else self.book.peers_of([node]):
-            for relay in self.rng.sample(sorted(self.known), min(RELAYS_TRIED, len(self.known))):
-                yield Way(node, partial(self._ask_through, relay, peer_id_bytes(target)), False)
-
-    async def _ask_for_piece(self, peer: str, request: bytes) -> bytes:
-        return await self.link.ask(peer, CONTENT, request, seconds=PIECE_SECONDS)
-
-    async def _ask_through(self, relay: str, target: bytes, request: bytes) -> bytes:
-        return await self.link.ask(relay, FORWARD, target + request, seconds=1.5 * PIECE_SECONDS)
+        return await self.fetcher.fetch(content, nodes)
 
     def standing(self) -> dict[str, Any]:
         listening = self.link.address

@@ -12,11 +12,13 @@ from eth_account.signers.local import LocalAccount
 from ledger.base import Address, Digest
 from ledger.messages import Domain
 from node.clock import SystemClock
-from node.errors import NotFound
-from node.p2p.addresses import PeerAddress
+from node.errors import Malformed, NotFound
+from node.p2p.addresses import PeerAddress, peer_id
 from node.p2p.announcements import News, Scope
-from node.p2p.content import Piece, PieceSource
-from node.p2p.link import Wire
+from node.p2p.content import Content, Kind, Piece, PieceSource
+from node.p2p.fetching import SILENT_SECONDS
+from node.p2p.keys import public_key_of
+from node.p2p.link import MemoryLink, Wire
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
 from node.shards.bans import Bans
@@ -26,6 +28,8 @@ STAKING = Domain(31337, Address("0x" + "11" * 20))
 SCOPE = Scope(Domain(31337, Address("0x" + "22" * 20)), 1)
 BLOCK_TIME = 1_700_000_000
 PATIENCE_SECONDS = 20.0
+FILE = Digest(b"\x07" * 32)
+DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
 
 
 def account(number: int) -> LocalAccount:
@@ -35,6 +39,20 @@ def account(number: int) -> LocalAccount:
 
 def secret(number: int) -> bytes:
     return number.to_bytes(32, "little")
+
+
+def peer_of(number: int) -> str:
+    return peer_id(public_key_of(secret(number)))
+
+
+def wanted(limit: int = len(DATA)) -> Content:
+    """`DATA` by the name of `FILE`."""
+    return Content(Kind.FILE, FILE, limit, _require_data)
+
+
+def _require_data(data: bytes) -> None:
+    if data != DATA:
+        raise Malformed("other bytes")
 
 
 async def until(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
@@ -65,16 +83,18 @@ class Registry:
         )
 
 
-class Holding:
-    """Given content, and how many pieces of it were asked for."""
+@dataclass
+class GivenPieces:
+    """Content by digest, of which a piece takes so many seconds; and how many were asked for."""
 
-    def __init__(self, **files: bytes) -> None:
-        self.content: dict[Digest, bytes] = {Digest(bytes.fromhex(name[1:])): data for name, data in files.items()}
-        self.asked = 0
-        self.turns: list[int] = []
+    content: dict[Digest, bytes] = field(default_factory=dict)
+    seconds: float = 0.0
+    asked: int = 0
+    turns: list[int] = field(default_factory=list)
 
     async def piece(self, wanted: Piece) -> tuple[int, bytes]:
         self.asked += 1
+        await asyncio.sleep(self.seconds)
         data = self.content.get(wanted.digest)
         if data is None or wanted.offset >= len(data):
             raise NotFound("not here")
@@ -82,6 +102,21 @@ class Holding:
 
     async def turn(self, size: int) -> None:
         self.turns.append(size)
+
+
+@dataclass
+class SilentPieces:
+    """Takes every question and answers none."""
+
+    asked: int = 0
+
+    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+        self.asked += 1
+        await asyncio.Event().wait()
+        raise NotFound("never")
+
+    async def turn(self, size: int) -> None:
+        return None
 
 
 @dataclass
@@ -102,6 +137,8 @@ class Town:
         *,
         inbound: bool = True,
         member: bool = True,
+        silent_seconds: float = SILENT_SECONDS,
+        bans: Bans | None = None,
         **options: object,
     ) -> Network:
         who = account(number)
@@ -117,11 +154,12 @@ class Town:
             scope=SCOPE,
             staking=STAKING,
             chain=self.registry.chain(),
-            pieces=held or Holding(),
+            pieces=held or GivenPieces(),
             clock=SystemClock(),
             session=self.http,
             heard=lambda said: heard.append(said.news),
-            bans=Bans(),
+            bans=bans or Bans(),
+            silent_seconds=silent_seconds,
         )
         link.listen(network)
         task = asyncio.create_task(network.run())
@@ -129,8 +167,9 @@ class Town:
         self.nodes.append(network)
         return network
 
-    def address(self, network: Network) -> PeerAddress:
-        return PeerAddress("127.0.0.1", 1, network.peer)
+    def address(self, one: Network | MemoryLink) -> PeerAddress:
+        """Where a network, or who is on the wire by a link of its own, is dialled."""
+        return PeerAddress("127.0.0.1", 1, one.peer)
 
 
 @asynccontextmanager

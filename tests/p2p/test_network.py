@@ -6,23 +6,11 @@ from ledger.base import Address, Digest, Version
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import peer_id_bytes
 from node.p2p.announcements import NewVersion, Offers
-from node.p2p.content import PIECE_BYTES, Content, Kind, Piece
+from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.introductions import MAX_PEERS_PER_NODE
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
-from tests.p2p.parts import BLOCK_TIME, STAKING, Holding, account, town, until
-
-FILE = Digest(b"\x07" * 32)
-DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
-
-
-def wanted(limit: int = len(DATA)) -> Content:
-    return Content(Kind.FILE, FILE, limit, require_data)
-
-
-def require_data(data: bytes) -> None:
-    if data != DATA:
-        raise Malformed("other bytes")
+from tests.p2p.parts import BLOCK_TIME, DATA, FILE, STAKING, GivenPieces, account, town, until, wanted
 
 
 def knows(one: object, other: object) -> bool:
@@ -119,7 +107,7 @@ async def test_a_file_comes_by_stream_from_who_offers_it() -> None:
     async with town() as place:
         first = await place.node(1)
         worker = await place.node(
-            2, Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA), inbound=False,
+            2, GivenPieces({FILE: DATA}), inbound=False,
             bootstrap=(place.address(first),),
         )  # fmt: skip
         await until(lambda: knows(first, worker) and knows(worker, first))
@@ -133,7 +121,7 @@ async def test_a_file_comes_by_stream_from_who_offers_it() -> None:
 async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> None:
     async with town() as place:
         relay = await place.node(1)
-        held = Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA)
+        held = GivenPieces({FILE: DATA})
         worker = await place.node(2, held, inbound=False, bootstrap=(place.address(relay),))
         asker = await place.node(3, inbound=False, bootstrap=(place.address(relay),))
         await until(lambda: knows(relay, worker) and knows(relay, asker) and bool(asker.book.live()))
@@ -162,7 +150,7 @@ async def test_content_that_is_too_long_or_does_not_fit_together_is_refused() ->
     async with town() as place:
         first = await place.node(1)
         worker = await place.node(
-            2, Holding(f0707070707070707070707070707070707070707070707070707070707070707=DATA),
+            2, GivenPieces({FILE: DATA}),
             bootstrap=(place.address(first),),
         )  # fmt: skip
         await until(lambda: knows(first, worker) and knows(worker, first))

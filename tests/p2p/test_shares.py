@@ -3,29 +3,35 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import pytest
 
 from ledger.base import Address, Digest, Version
 from node.errors import Malformed, NotFound
-from node.p2p.addresses import PeerAddress, peer_id, peer_id_bytes
+from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import News, NewVersion, announce
 from node.p2p.content import Kind, Piece
 from node.p2p.identity import make_statement
-from node.p2p.keys import public_key_of
 from node.p2p.limits import CORE_PEERS, MAX_PEERS, MIB
 from node.p2p.network import Network
 from node.p2p.protocols import CONTENT, FORWARD, IDENTITY
 from node.p2p.service import FORWARDS_AT_ONCE, FORWARDS_PER_NODE, FORWARDS_PER_TARGET, piece_seconds
-from tests.p2p.parts import BLOCK_TIME, SCOPE, STAKING, Holding, Town, account, secret, town, until
+from tests.p2p.parts import (
+    BLOCK_TIME,
+    FILE,
+    SCOPE,
+    STAKING,
+    GivenPieces,
+    SilentPieces,
+    Town,
+    account,
+    peer_of,
+    secret,
+    town,
+    until,
+)
 
-FILE = Digest(b"\x07" * 32)
 PIECE = Piece(Kind.FILE, FILE, 0)
-
-
-def peer_of(number: int) -> str:
-    return peer_id(public_key_of(secret(number)))
 
 
 async def come(place: Town, at: Network, peer: int, node: int) -> str:
@@ -68,7 +74,7 @@ async def test_a_node_that_comes_again_as_another_peer_has_what_was_left_of_its_
 
 async def test_who_asks_a_little_faster_than_it_may_is_let_wait_and_not_refused() -> None:
     async with town() as place:
-        first = await place.node(1, Holding(**{"x" + FILE.hex(): b"rollouts"}))
+        first = await place.node(1, GivenPieces({FILE: b"rollouts"}))
         asker = await come(place, first, 20, 2)
         wanted = Piece(Kind.FILE, FILE, 0)
 
@@ -79,9 +85,9 @@ async def test_who_asks_a_little_faster_than_it_may_is_let_wait_and_not_refused(
 
 async def test_what_is_forwarded_leaves_when_the_uplink_has_room_for_it() -> None:
     async with town() as place:
-        held = Holding()
+        held = GivenPieces()
         relay = await place.node(1, held)
-        worker = await place.node(3, Holding(**{"x" + FILE.hex(): b"rollouts"}), bootstrap=(place.address(relay),))
+        worker = await place.node(3, GivenPieces({FILE: b"rollouts"}), bootstrap=(place.address(relay),))
         await until(lambda: worker.peer in relay.known and relay.peer in worker.known)
         asker = await come(place, relay, 20, 2)
 
@@ -90,38 +96,22 @@ async def test_what_is_forwarded_leaves_when_the_uplink_has_room_for_it() -> Non
         assert held.turns == [len(answer)]
 
 
-@dataclass
-class Slow:
-    """Content that never comes."""
-
-    asked: int = 0
-    forever: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
-        self.asked += 1
-        await self.forever.wait()
-        raise NotFound("never")
-
-    async def turn(self, size: int) -> None:
-        return None
-
-
 async def test_one_node_has_only_so_many_pieces_forwarded_at_once() -> None:
     async with town() as place:
         relay = await place.node(1)
-        slow = Slow()
-        worker = await place.node(3, slow, bootstrap=(place.address(relay),))
+        silent = SilentPieces()
+        worker = await place.node(3, silent, bootstrap=(place.address(relay),))
         await until(lambda: worker.peer in relay.known and relay.peer in worker.known)
         wanted = peer_id_bytes(worker.peer) + PIECE.encode()
         askers = [await come(place, relay, peer, 2) for peer in (20, 21)]
 
         waiting = [asyncio.create_task(relay.asked(askers[n % 2], FORWARD, wanted)) for n in range(FORWARDS_PER_NODE)]
-        await until(lambda: slow.asked == FORWARDS_PER_NODE)
+        await until(lambda: silent.asked == FORWARDS_PER_NODE)
         with pytest.raises(NotFound, match="too much at once"):
             await relay.asked(askers[0], FORWARD, wanted)
         other = await come(place, relay, 22, 4)
         waiting.append(asyncio.create_task(relay.asked(other, FORWARD, wanted)))
-        await until(lambda: slow.asked == FORWARDS_PER_NODE + 1)
+        await until(lambda: silent.asked == FORWARDS_PER_NODE + 1)
 
         await _ended(waiting)
         assert not relay.service.forwards
@@ -131,8 +121,8 @@ async def test_a_node_and_its_accomplice_that_never_answers_leave_places_for_oth
     """They ask for a byte each time, and again as soon as it is over; honest ones are asked for meanwhile."""
     async with town() as place:
         relay = await place.node(1)
-        slow, honest = Slow(), Holding(**{"x" + FILE.hex(): b"rollouts"})
-        accomplice = await place.node(3, slow, bootstrap=(place.address(relay),))
+        silent, honest = SilentPieces(), GivenPieces({FILE: b"rollouts"})
+        accomplice = await place.node(3, silent, bootstrap=(place.address(relay),))
         worker = await place.node(4, honest, bootstrap=(place.address(relay),))
         await until(lambda: {accomplice.peer, worker.peer} <= relay.known.keys() and relay.peer in worker.known)
         await until(lambda: relay.peer in accomplice.known)
@@ -146,7 +136,7 @@ async def test_a_node_and_its_accomplice_that_never_answers_leave_places_for_oth
                 await asyncio.sleep(0.01)
 
         holding = [asyncio.create_task(hold()) for _ in range(FORWARDS_AT_ONCE)]
-        await until(lambda: slow.asked == FORWARDS_PER_NODE)
+        await until(lambda: silent.asked == FORWARDS_PER_NODE)
         validator = await come(place, relay, 21, 5)
         for _ in range(50):
             answer = await relay.asked(validator, FORWARD, peer_id_bytes(worker.peer) + PIECE.encode())
@@ -158,8 +148,8 @@ async def test_a_node_and_its_accomplice_that_never_answers_leave_places_for_oth
 async def test_a_target_that_never_answers_has_only_so_many_places_and_one_asker_half_of_them() -> None:
     async with town() as place:
         relay = await place.node(1)
-        slow = Slow()
-        target = await place.node(3, slow, bootstrap=(place.address(relay),))
+        silent = SilentPieces()
+        target = await place.node(3, silent, bootstrap=(place.address(relay),))
         await until(lambda: target.peer in relay.known and relay.peer in target.known)
         wanted = peer_id_bytes(target.peer) + PIECE.encode()
         askers = [await come(place, relay, 20 + number, 20 + number) for number in range(3)]
@@ -167,7 +157,7 @@ async def test_a_target_that_never_answers_has_only_so_many_places_and_one_asker
         waiting = list[asyncio.Task[bytes]]()
         for asker in askers[:2]:
             waiting += [asyncio.create_task(relay.asked(asker, FORWARD, wanted)) for _ in range(FORWARDS_PER_NODE)]
-        await until(lambda: slow.asked == FORWARDS_PER_TARGET == 2 * FORWARDS_PER_NODE)
+        await until(lambda: silent.asked == FORWARDS_PER_TARGET == 2 * FORWARDS_PER_NODE)
         with pytest.raises(NotFound, match="too much at once"):
             await relay.asked(askers[2], FORWARD, wanted)
         await _ended(waiting)

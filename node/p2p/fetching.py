@@ -7,16 +7,25 @@ blamed, and the next way is tried.
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Final, Protocol
 
 from ledger.base import Address
 from node.errors import Malformed, NotFound
 from node.log import warn
+from node.p2p.addresses import peer_id_bytes
+from node.p2p.book import Book
 from node.p2p.content import Content, fetched
+from node.p2p.link import Link
+from node.p2p.protocols import CONTENT, FORWARD
+from node.p2p.service import PIECE_SECONDS, Known
 
-FIRST_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
+RELAYS_TRIED: Final = 3
+WAYS_TRIED: Final = 12  # to one content
+SILENT_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
 LEAST_BYTES_PER_SECOND: Final = 500e3  # for each piece that comes it gets the time of such a line, as one by HTTP does
 MAX_REMEMBERED: Final = 4_096  # holders; the longest unasked is forgotten first
 
@@ -29,7 +38,7 @@ class Bans(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class _Way:
     """To the content of `node`: `ask` sends a request for a piece to it, or, unless `direct`, to a relay."""
 
     node: Address
@@ -38,22 +47,46 @@ class Way:
 
 
 @dataclass(slots=True)
-class Sources:
-    """Of content, as one node knows them."""
+class Fetcher:
+    """For one node; `known` are the peers that are connected and identified."""
 
+    link: Link
+    known: Mapping[str, Known]
+    book: Book
     bans: Bans
     rng: random.Random
-    first_seconds: float = FIRST_SECONDS
+    silent_seconds: float = SILENT_SECONDS
     _gave: "OrderedDict[Address, bool]" = field(default_factory=OrderedDict)  # whether it did when it was last asked
 
-    def order(self, nodes: Iterable[Address]) -> list[Address]:
+    async def fetch(self, content: Content, nodes: Sequence[Address]) -> bytes:
+        """From one of `nodes`: from itself where it is connected, else through peers that may be. Raises: NotFound."""
+        ways = (way for node in self._order(nodes) for way in self._ways(node))
+        for way in islice(ways, WAYS_TRIED):
+            if (data := await self._answer(way, content)) is not None:
+                return data
+        raise NotFound(f"no peer handed over {content.digest.hex()} by a stream")
+
+    def _order(self, nodes: Iterable[Address]) -> list[Address]:
         """Those not banned: who gave what it was asked for, then who is not known, then who did not; each drawn."""
         order = [node for node in dict.fromkeys(nodes) if node not in self.bans]
         self.rng.shuffle(order)
         return sorted(order, key=lambda node: {True: 0, None: 1, False: 2}[self._gave.get(node)])
 
-    async def answer(self, way: Way, content: Content) -> bytes | None:
-        """`content` as its owner has it; None where this way does not lead to it."""
+    def _ways(self, node: Address) -> Iterator[_Way]:
+        direct = [peer for peer, known in self.known.items() if known.node == node]
+        yield from (_Way(node, partial(self._ask_for_piece, peer), True) for peer in direct)
+        for target in [] if direct else self.book.peers_of([node]):
+            for relay in self.rng.sample(sorted(self.known), min(RELAYS_TRIED, len(self.known))):
+                yield _Way(node, partial(self._ask_through, relay, peer_id_bytes(target)), False)
+
+    async def _ask_for_piece(self, peer: str, request: bytes) -> bytes:
+        return await self.link.ask(peer, CONTENT, request, seconds=PIECE_SECONDS)
+
+    async def _ask_through(self, relay: str, target: bytes, request: bytes) -> bytes:
+        return await self.link.ask(relay, FORWARD, target + request, seconds=1.5 * PIECE_SECONDS)
+
+    async def _answer(self, way: _Way, content: Content) -> bytes | None:
+        """`content`, checked; None where this way does not lead to it."""
         if way.node in self.bans:
             return None
         self._note(way.node, gave=False)
@@ -68,8 +101,8 @@ class Sources:
         self._note(way.node, gave=True)
         return data
 
-    async def _received(self, way: Way, content: Content) -> bytes:
-        async with asyncio.timeout(self.first_seconds) as time:
+    async def _received(self, way: _Way, content: Content) -> bytes:
+        async with asyncio.timeout(self.silent_seconds) as time:
 
             async def ask(request: bytes) -> bytes:
                 answer = await way.ask(request)
@@ -78,7 +111,7 @@ class Sources:
 
             return await fetched(ask, content)
 
-    def _blame(self, way: Way, content: Content, error: Malformed) -> None:
+    def _blame(self, way: _Way, content: Content, error: Malformed) -> None:
         if way.direct:
             self.bans.add(way.node, f"sent other content than {content.digest.hex()}: {error}")
             warn("a peer sent wrong content and is asked no more", node=way.node, content=content.digest, reason=error)

@@ -1,0 +1,208 @@
+"""Whom content is had from: liars, those that stall, and in what order, over a wire in memory and through a relay."""
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ledger.base import Address, Digest
+from node.errors import NotFound
+from node.p2p.content import PIECE_BYTES, Content, Kind, PieceSource, encode_answer
+from node.p2p.fetching import LEAST_BYTES_PER_SECOND, Fetcher
+from node.p2p.gossip import sized
+from node.p2p.identity import Statement, make_statement
+from node.p2p.link import MemoryLink
+from node.p2p.network import Network
+from node.p2p.protocols import FORWARD, GOSSIP, IDENTITY, PEERS
+from node.shards.bans import Bans
+from tests.p2p.parts import (
+    BLOCK_TIME,
+    DATA,
+    FILE,
+    STAKING,
+    GivenPieces,
+    SilentPieces,
+    Town,
+    account,
+    peer_of,
+    town,
+    until,
+    wanted,
+)
+
+NOBODYS = Content(Kind.FILE, Digest(b"\x08" * 32), 1, lambda _: None)
+
+
+def node(number: int) -> Address:
+    return Address(account(number).address)
+
+
+async def asker(place: Town, *contents: PieceSource, **options: object) -> tuple[Network, list[Address]]:
+    """One that is connected with holders of `contents`, and those."""
+    first = await place.node(1, **options)  # type: ignore[arg-type]
+    holders = [await place.node(n, held, bootstrap=(place.address(first),)) for n, held in enumerate(contents, 2)]
+    await until(lambda: all(one.peer in first.known and first.peer in one.known for one in holders))
+    return first, [one.myself.address for one in holders]
+
+
+async def asked_last(first: Network, holder: Address) -> None:
+    """Has `holder` asked for what it has not: from now on others come before it."""
+    with pytest.raises(NotFound):
+        await first.fetch(NOBODYS, [holder])
+
+
+async def test_who_hands_over_other_bytes_is_banned_and_the_next_is_asked() -> None:
+    async with town() as place:
+        lies = [GivenPieces({FILE: lie}) for lie in (DATA[:-1] + b"!", DATA + b"!", b"!" * len(DATA))]
+        first, (*liars, honest) = await asker(place, *lies, GivenPieces({FILE: DATA}))
+        await asked_last(first, honest)
+
+        assert await first.fetch(wanted(), [honest, *liars]) == DATA
+
+        assert all(liar in first.bans for liar in liars) and honest not in first.bans
+        assert [held.asked for held in lies] == [3, 1, 3]  # once each; the second says at once that it has more
+        with pytest.raises(NotFound):
+            await first.fetch(wanted(), liars)
+        assert [held.asked for held in lies] == [3, 1, 3]
+
+
+async def test_who_stalls_is_given_up_in_time_and_asked_last_from_then_on() -> None:
+    async with town() as place:
+        silent = SilentPieces()
+        first, (stalling, honest) = await asker(place, silent, GivenPieces({FILE: DATA}), silent_seconds=0.2)
+        await asked_last(first, honest)
+
+        for _ in range(9):
+            assert await first.fetch(wanted(), [stalling, honest]) == DATA
+
+        assert silent.asked == 1 and stalling not in first.bans
+
+
+@dataclass
+class ForgingRelay:
+    """Says whose it is, tells of a node that it hands on for, and makes up whatever that is asked."""
+
+    link: MemoryLink
+    statement: Statement
+    heartbeats: bytes
+    forged: int = 0
+
+    def ready(self) -> None:
+        return None
+
+    def opened(self, peer: str, dialled: bool) -> None:
+        return None
+
+    def closed(self, peer: str) -> None:
+        return None
+
+    def lost(self) -> None:
+        return None
+
+    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
+        if protocol == IDENTITY:
+            self.link.admit(peer, "a node")
+        self.forged += protocol == FORWARD
+        answers = {
+            IDENTITY: self.statement.encode(),
+            PEERS: self.heartbeats,
+            GOSSIP: b"",
+            FORWARD: encode_answer(1, b"!"),
+        }
+        return answers[protocol]
+
+
+def forging_relay(place: Town, number: int, heartbeats: bytes) -> ForgingRelay:
+    """Of node `number`; its peer id is that of nobody else on the wire."""
+    place.registry.members.add(node(number))
+    peer = peer_of(number)
+    link = place.wire.link(peer)
+    relay = ForgingRelay(link, make_statement(account(number), STAKING, peer, BLOCK_TIME), heartbeats)
+    link.listen(relay)
+    return relay
+
+
+async def test_nobody_is_banned_for_what_a_relay_made_of_it() -> None:
+    async with town() as place:
+        relay = await place.node(1)
+        worker = await place.node(2, GivenPieces({FILE: DATA}), inbound=False, bootstrap=(place.address(relay),))
+        await until(lambda: worker.peer in relay.known and node(2) in relay.book.heartbeats)
+        forging = forging_relay(place, 4, sized(relay.book.heartbeats[node(2)].data))
+        first = await place.node(3, inbound=False, bootstrap=(place.address(forging.link),))
+        await until(lambda: forging.link.peer in first.known and node(2) in first.book.heartbeats)
+
+        with pytest.raises(NotFound):
+            await first.fetch(wanted(), [node(2)])
+        assert forging.forged == 1 and node(2) not in first.bans
+
+        await first.link.dial(place.address(relay))
+        await until(lambda: relay.peer in first.known and first.peer in relay.known)
+        assert await first.fetch(wanted(), [node(2)]) == DATA
+
+
+async def giver(fetcher: Fetcher, nodes: list[Address], held: dict[Address, GivenPieces]) -> Address:
+    """Of `nodes`, all of which have it, who was asked for a file."""
+    before = {each: pieces.asked for each, pieces in held.items()}
+    assert await fetcher.fetch(Content(Kind.FILE, FILE, 1, lambda _: None), nodes) == b"!"
+    (one,) = (each for each, pieces in held.items() if pieces.asked > before[each])
+    return one
+
+
+async def test_the_order_is_drawn_and_who_gave_what_it_was_asked_for_comes_first() -> None:
+    async with town() as place:
+        pieces = [GivenPieces({FILE: b"!"}) for _ in range(6)]
+        first, nodes = await asker(place, *pieces)
+        held, rng = dict(zip(nodes, pieces, strict=True)), random.Random(1)
+        unknown = [nodes[1], nodes[3], nodes[5]]
+
+        def fetcher_of(bans: Bans) -> Fetcher:
+            """One that has asked nobody yet."""
+            return Fetcher(first.link, first.known, first.book, bans, rng)
+
+        assert {await giver(fetcher_of(Bans()), nodes, held) for _ in range(60)} == set(nodes)
+
+        met, bans = set(), Bans()
+        bans.add(nodes[0], "it lied")
+        for _ in range(15):
+            fetcher = fetcher_of(bans)
+            assert await giver(fetcher, [nodes[2]], held) == nodes[2]
+            with pytest.raises(NotFound):
+                await fetcher.fetch(NOBODYS, [nodes[4]])
+            assert await giver(fetcher, [*nodes, *nodes], held) == nodes[2]
+            met.add(await giver(fetcher, [nodes[0], nodes[4], *unknown], held))
+            assert await giver(fetcher, [nodes[0], nodes[4]], held) == nodes[4]
+        assert met == set(unknown)
+
+
+async def test_a_holder_that_gets_on_has_the_time_of_a_slow_line_and_one_that_drips_has_not() -> None:
+    async with town() as place:
+        data = bytes(4 * PIECE_BYTES)
+        content = Content(Kind.FILE, FILE, len(data), lambda _: None)
+        slow = GivenPieces({FILE: data}, seconds=0.3)
+        assert pytest.approx(2.1, abs=0.01) == PIECE_BYTES / LEAST_BYTES_PER_SECOND
+        patient, (holder,) = await asker(place, slow, silent_seconds=0.6)
+        hasty = await place.node(9, silent_seconds=0.2, bootstrap=(place.address(patient),))
+        await until(lambda: place.nodes[1].peer in hasty.known and hasty.peer in place.nodes[1].known)
+
+        assert await patient.fetch(content, [holder]) == data  # after 1.2 s
+        with pytest.raises(NotFound):
+            await hasty.fetch(content, [holder])
+
+        assert holder not in hasty.bans
+
+
+async def test_a_ban_is_remembered_by_the_next_process(tmp_path: Path) -> None:
+    async with town() as place:
+        lie = GivenPieces({FILE: DATA[::-1]})
+        before, (liar,) = await asker(place, lie, bans=Bans(tmp_path / "banned"))
+        with pytest.raises(NotFound):
+            await before.fetch(wanted(), [liar])
+        assert lie.asked == 3
+
+        after = await place.node(9, bans=Bans(tmp_path / "banned"), bootstrap=(place.address(place.nodes[1]),))
+        await until(lambda: peer_of(2) in after.known and after.peer in place.nodes[1].known)
+        with pytest.raises(NotFound):
+            await after.fetch(wanted(), [liar])
+
+        assert lie.asked == 3
