@@ -1,7 +1,10 @@
 """A version's weights for a person: from this machine's nodes, else from peers."""
 
 import asyncio
+import random
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from shutil import Error as CopyError
 from shutil import copytree
@@ -16,9 +19,11 @@ from node.progress import Progress
 from node.queries import read_record, run_folders
 from node.record import Record
 from node.roles.directory import weight_sources
+from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.layout import CHECKPOINTS
 from node.shards.manifest import Manifest, build
+from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 from node.shards.wanted import Pace
 from node.transport import vet_url
@@ -71,10 +76,12 @@ async def fetch_checkpoint(ledger: Ledger, run: int, version: int, home: Home, a
     progress = Progress("downloading", "bytes", SystemClock(), resumes=True, version=version)
     async with Connections(allow_private) as connections:
         pace = EXPECTED if version in _kept(record) else UNEXPECTED
-        asking = Downloader(store, connections, lambda: sources, pace=pace)
+        bans = await asyncio.to_thread(Bans, store.folder / BANNED)
+        selection = Selection(random.Random(), time.monotonic, bans)
+        asking = Downloader(store, connections, lambda: sources, selection, pace=pace)
         await asyncio.to_thread(store.remember, await _manifest(asking, record, version, root))
         with progress:
-            folder = await Downloader(store, connections, lambda: sources, base=base).fetch(root, progress)
+            folder = await replace(asking, pace=Pace(), base=base).fetch(root, progress)
     say(f"version {version} fetched in {seconds_text(progress.seconds)}")
     return folder
 

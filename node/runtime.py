@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
@@ -44,8 +45,10 @@ from node.roles.relay import Relay
 from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
+from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.patch_route import add_patch_route
+from node.shards.selection import Selection
 from node.shards.server import add_routes as add_weight_routes
 from node.shards.store import CheckpointStore
 from node.tasks.taskset import Taskset, load_tasks
@@ -115,8 +118,10 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
             store = CheckpointStore(state.checkpoints, settings.sharing.quota_bytes)
             base = Digest(bytes.fromhex(spec.model.manifest_root))
             me = ledger.account
+            bans = await asyncio.to_thread(Bans, store.folder / BANNED)
+            selection = Selection(random.Random(), clock.monotonic, bans)
             downloader = Downloader(
-                store, connections, lambda: downloader.selection.of_nodes(weight_holders(record, me)), clock, base=base
+                store, connections, lambda: selection.of_nodes(weight_holders(record, me)), selection, clock, base=base
             )
             if settings.sharing.weights:
                 downloader.me = lambda: url_of(record, me)

@@ -30,8 +30,10 @@ from aiohttp.typedefs import Middleware
 from blake3 import blake3
 
 from ledger.base import Digest
+from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.partial import read_place
+from node.shards.selection import Selection
 from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
 from node.transport import make_app, serve
@@ -126,7 +128,9 @@ async def main(arguments: argparse.Namespace) -> None:
         connections = await stack.enter_async_context(Connections(allow_private=True))
         sources: list[str] = []
         url = f"http://127.0.0.1:{port}"
-        peer = Peer(store, Downloader(store, connections, lambda: sources, me=lambda: peer.me), sources, url)
+        selection = Selection(random.Random(), time.monotonic, Bans(store.folder / BANNED))
+        downloader = Downloader(store, connections, lambda: sources, selection, me=lambda: peer.me)
+        peer = Peer(store, downloader, sources, url)
         _say({"url": url})
         while line := await asyncio.to_thread(sys.stdin.readline):
             _say(await peer.answer(json.loads(line)))

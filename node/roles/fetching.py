@@ -19,8 +19,10 @@ from node.log import warn
 from node.progress import Progress
 from node.roles.directory import file_holders, url_of
 from node.roles.member import Member
+from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.manifest import Manifest
+from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 
 CHUNKS_AT_ONCE = 2
@@ -81,11 +83,13 @@ class Fetching:
         store = await asyncio.to_thread(CheckpointStore, self._place(commitment))
         member = self.member
         await asyncio.to_thread(store.remember, manifest)
+        bans = await asyncio.to_thread(Bans, store.folder / BANNED)
+        selection = Selection(self.rng, member.clock.monotonic, bans)
         of_weights = member.downloader
         pace = replace(of_weights.pace, parallel=CHUNKS_AT_ONCE, patience_seconds=self.chunk_seconds)
         holders = partial(self.holders, commitment)
-        fetching = Downloader(store, of_weights.connections, holders, member.clock, self.rng, pace)
-        fetching.me = lambda: url_of(member.record, member.account)  # who fetches at the same time shares the work
+        me = partial(url_of, member.record, member.account)  # who fetches at the same time shares the work
+        fetching = Downloader(store, of_weights.connections, holders, selection, member.clock, pace, me=me)
         try:
             with (
                 member.shelves.holding(store),
@@ -97,7 +101,7 @@ class Fetching:
         except (NotFound, OSError):  # TimeoutError is one
             return None
         finally:
-            for url, reason in fetching.selection.banned.items():
+            for url, reason in selection.banned.items():
                 self.blame(url, reason, commitment)
 
     def holders(self, commitment: Digest) -> list[str]:

@@ -13,6 +13,7 @@ from node.errors import StoreError
 from node.files import write_atomically
 
 BAN_SECONDS = 86_400.0  # a liar has lied for a day then, and an address may be somebody else's by then
+BANNED = "banned"  # the file's name, in the folder of a store
 MAX_BANS = 4096  # the oldest is forgotten first
 MAX_LINE_BYTES = 4096
 MAX_REASON = 200  # characters

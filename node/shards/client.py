@@ -1,7 +1,6 @@
 """Fetching a checkpoint from strangers, by its root: in parallel, from sources that may still be receiving it."""
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from node.clock import Clock, SystemClock
 from node.errors import Malformed, NotFound
 from node.progress import OnProgress
 from node.shards.asking import Asker
-from node.shards.bans import Bans
 from node.shards.manifest import CHUNK_BYTES, Manifest
 from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
@@ -23,7 +21,6 @@ from node.transport.connections import Connections
 Sources = Callable[[], Sequence[str]]  # base URLs, asked for anew all the time: peers come and go
 
 SPARE_BYTES = CHUNK_BYTES  # that a version may have more than the base: its tensors, and so its size, are the same
-BANNED = "banned"  # a file in the store's folder
 MANIFESTS_AT_ONCE = 4  # sources asked for one beside each other
 
 
@@ -37,27 +34,22 @@ def _unseen(_here: int, _in_all: int) -> None:
 
 @dataclass(slots=True)
 class Downloader:
-    """Fetches checkpoints into `store`. What it learns of sources lasts as long as it does; who lied stays banned for a
-    day, also for other processes with that store.
+    """Fetches checkpoints into `store`.
 
     Memory: `pace.parallel` chunks in flight. `sources` are base URLs, hostile; `connections` decide which addresses are
-    reached. `base` is the root of the checkpoint that all others are versions of. `me` is this node's own URL, as it is
-    among the sources of others.
+    reached; what is learnt of sources is noted in `selection`. `base` is the root of the checkpoint that all others are
+    versions of. `me` is this node's own URL, as it is among the sources of others.
     """
 
     store: CheckpointStore
     connections: Connections
     sources: Sources
+    selection: Selection
     clock: Clock = field(default_factory=SystemClock)
-    rng: random.Random = field(default_factory=random.Random)
     pace: Pace = field(default_factory=Pace)
     timeouts: Timeouts = field(default_factory=Timeouts)
     base: Digest | None = None
     me: Callable[[], str | None] = _nobody
-    selection: Selection = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.selection = Selection(self.rng, self.clock.monotonic, Bans(self.store.folder / BANNED))
 
     async def fetch(self, root: Digest, progress: OnProgress = _unseen) -> Path:
         """The folder of checkpoint `root`, whole and verified; what is here already is not fetched again.

@@ -129,6 +129,4 @@ class PatchFinder:
         pace = replace(
             self.downloader.pace, patience_seconds=min(PATIENCE_SECONDS, self.downloader.pace.patience_seconds)
         )
-        hasty = replace(self.downloader, pace=pace, base=None)
-        hasty.selection = self.downloader.selection
-        return hasty
+        return replace(self.downloader, pace=pace, base=None)

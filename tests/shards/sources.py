@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Literal
 
 from aiohttp import web
 
+from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
+from node.shards.selection import Selection
 from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
 from node.shards.wanted import Pace
@@ -91,7 +94,8 @@ def message(body: bytes, length: int | None = None, status: str = "200 OK", more
 
 def downloader(folder: Path, http: Connections, sources: Sequence[str], pace: Pace = QUICK) -> Downloader:
     store = CheckpointStore(folder)
-    return Downloader(store, http, lambda: sources, rng=random.Random(1), pace=pace, timeouts=TIMEOUTS)
+    selection = Selection(random.Random(1), time.monotonic, Bans(folder / BANNED))
+    return Downloader(store, http, lambda: sources, selection, pace=pace, timeouts=TIMEOUTS)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -196,15 +196,17 @@ async def test_only_what_is_new_is_fetched_when_an_older_version_is_here(
 
 
 FETCHER = """
-    import asyncio, sys
+    import asyncio, random, sys, time
     from pathlib import Path
     from node.shards.client import Downloader
+    from node.shards.selection import Selection
     from node.shards.store import CheckpointStore
     from node.transport.connections import Connections
 
     async def main(folder, base, root):
         async with Connections(allow_private=True) as http:
-            client = Downloader(CheckpointStore(Path(folder)), http, lambda: [base])
+            selection = Selection(random.Random(), time.monotonic)
+            client = Downloader(CheckpointStore(Path(folder)), http, lambda: [base], selection)
             await client.fetch(bytes.fromhex(root), lambda here, _: print(here, flush=True))
 
     asyncio.run(main(*sys.argv[1:]))

@@ -330,11 +330,12 @@ async def test_another_patch_is_tried_when_the_first_cannot_be_had(
 # --- Kills
 
 KILLED = """
-    import asyncio, os, signal, sys
+    import asyncio, os, random, signal, sys, time
     from pathlib import Path
     from node.shards.client import Downloader
     from node.shards.patch_index import PatchIndex
     from node.shards.patching import Patching
+    from node.shards.selection import Selection
     from node.shards.store import CheckpointStore
     from node.transport.connections import Connections
 
@@ -350,7 +351,9 @@ KILLED = """
 
     async def main(folder, source):
         async with Connections(allow_private=True) as http:
-            patching = Patching(Downloader(Store(folder), http, lambda: [source]), PatchIndex(folder / "patches"))
+            selection = Selection(random.Random(), time.monotonic)
+            client = Downloader(Store(folder), http, lambda: [source], selection)
+            patching = Patching(client, PatchIndex(folder / "patches"))
             roots = [bytes.fromhex(root) for root in lineage]
             await patching.bring(roots[-1], roots)
 

@@ -15,6 +15,7 @@ from ledger.base import Digest
 from node.shards import shelves as shelves_module
 from node.shards.client import Downloader
 from node.shards.manifest import CHUNK_BYTES, build
+from node.shards.selection import Selection
 from node.shards.server import add_routes
 from node.shards.shelves import Shelf, Shelves, Singles
 from node.shards.store import CheckpointStore
@@ -133,11 +134,12 @@ async def test_who_serves_no_weights_is_asked_once_and_then_left_alone(
             asked += 1
 
     urls = [await listening(servers, Counted(), lambda asked_for: asked_for == root), await serving(servers, store)]
-    downloader = Downloader(CheckpointStore(tmp_path / "here"), http, lambda: urls)
+    selection = Selection(random.Random(), time.monotonic)
+    downloader = Downloader(CheckpointStore(tmp_path / "here"), http, lambda: urls, selection)
 
     folder = await downloader.fetch(root)
 
     assert build(folder).root == root
     assert asked <= 2  # at most as many as had been sent before the first was answered
-    assert urls[0] not in downloader.selection.usable(urls)
-    assert "serves no weights" in downloader.selection.account(urls)
+    assert urls[0] not in selection.usable(urls)
+    assert "serves no weights" in selection.account(urls)
