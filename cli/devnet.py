@@ -1,11 +1,13 @@
 """`intellect-node devnet`: the whole network on this machine."""
 
+import asyncio
 import shutil
+import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -15,6 +17,8 @@ from cli.options import Json, run_async
 if TYPE_CHECKING:
     from ledger.base import Ledger
     from node.devnet.report import Report
+
+T = TypeVar("T")
 
 
 @reported
@@ -50,12 +54,20 @@ def devnet(
         kept = "" if folder else " (deleted at the end; --folder keeps them)"
         typer.echo(f"files and logs: {place}{kept}", err=json)
         show = Show(place.resolve(), model, engine, workers, validators, fraud, steps, samples, seconds)
-        found = run_async(play(show, _connect, lambda line: typer.echo(line, err=json)))
+        found = run_async(_terminable(play(show, _connect, lambda line: typer.echo(line, err=json))))
     _print(found, json)
     if found.failures:
         logs = f"the logs are in {place / 'logs'}" if folder else "--folder DIR keeps the logs"
         typer.echo(f"error: not as it should be; {logs}", err=True)
         raise typer.Exit(FAILED)
+
+
+async def _terminable(work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of `work`; SIGTERM cancels it as Ctrl-C does, and does so once: putting things away takes time."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, lambda: task.cancelling() or task.cancel())
+    return await work
 
 
 @contextmanager
@@ -68,7 +80,9 @@ def _place(folder: Path | None) -> Iterator[Path]:
     try:
         yield place
     finally:
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # which asks for no more than what happens here
         shutil.rmtree(place, ignore_errors=True)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fraud(cheat: str) -> str | None:

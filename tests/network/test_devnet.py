@@ -80,6 +80,26 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
     assert running(folder) == []
 
 
+@pytest.mark.timeout(300)
+def test_a_termination_signal_leaves_neither_process_nor_folder_behind(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "cli", "devnet", "--model", "tiny", "--steps", "50"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("intellect-node-*/logs/relay.log")) and time.monotonic() < deadline:
+        time.sleep(0.2)  # until real processes have come up
+    assert running(tmp_path) != []
+
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)  # while it puts things away, or has done so
+    process.wait(timeout=150)
+
+    assert process.returncode in {1, -signal.SIGTERM}
+    assert running(tmp_path) == []
+    assert list(tmp_path.glob("intellect-node-*")) == []
+
+
 @pytest.mark.slow
 async def test_the_roles_of_a_network_meet_by_libp2p_and_reach_each_other(tmp_path: Path) -> None:
     report, _ = await played(tmp_path, None, steps=1, libp2p=True)
