@@ -21,7 +21,7 @@ from node.p2p.book import Book
 from node.p2p.content import Content, fetched
 from node.p2p.link import Link
 from node.p2p.protocols import CONTENT, FORWARD
-from node.p2p.service import PIECE_SECONDS, Known
+from node.p2p.service import PIECE_SECONDS
 
 RELAYS_TRIED: Final = 3
 WAYS_TRIED: Final = 12  # to one content
@@ -48,10 +48,10 @@ class _Way:
 
 @dataclass(slots=True)
 class Fetcher:
-    """For one node; `known` are the peers that are connected and identified."""
+    """For one node; `owners`: whose each peer is that is connected and identified."""
 
     link: Link
-    known: Mapping[str, Known]
+    owners: Mapping[str, Address]
     book: Book
     bans: Bans
     rng: random.Random
@@ -73,10 +73,10 @@ class Fetcher:
         return sorted(order, key=lambda node: {True: 0, None: 1, False: 2}[self._gave.get(node)])
 
     def _ways(self, node: Address) -> Iterator[_Way]:
-        direct = [peer for peer, known in self.known.items() if known.node == node]
+        direct = [peer for peer, owner in self.owners.items() if owner == node]
         yield from (_Way(node, partial(self._ask_for_piece, peer), True) for peer in direct)
         for target in [] if direct else self.book.peers_of([node]):
-            for relay in self.rng.sample(sorted(self.known), min(RELAYS_TRIED, len(self.known))):
+            for relay in self.rng.sample(sorted(self.owners), min(RELAYS_TRIED, len(self.owners))):
                 yield _Way(node, partial(self._ask_through, relay, peer_id_bytes(target)), False)
 
     async def _ask_for_piece(self, peer: str, request: bytes) -> bytes:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ledger.base import Address
 from ledger.messages import Domain
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PeerAddress
@@ -13,7 +14,6 @@ from node.p2p.limits import CORE_PEERS, MAX_PEERS
 from node.p2p.link import Link
 from node.p2p.myself import Myself
 from node.p2p.protocols import IDENTITY
-from node.p2p.service import Known
 
 MAX_PEERS_PER_NODE: Final = 2  # that say they are the same node: one that was restarted may still be connected
 INTRODUCTION_SECONDS: Final = 10.0
@@ -23,13 +23,13 @@ Met = Callable[[str], None]
 
 @dataclass(slots=True)
 class Introductions:
-    """Of one node; `known` are the peers whose node is known. `met` hears of each that this side dialled."""
+    """Of one node; `owners`: whose each known peer is. `met` hears of each that this side dialled."""
 
     link: Link
     myself: Myself
     staking: Domain
     identities: Identities
-    known: dict[str, Known]
+    owners: dict[str, Address]
     bootstrap: Callable[[], Iterable[PeerAddress]]  # for these there are places of their own
     admitted: Met  # somebody is known now, whoever dialled
     met: Met
@@ -64,13 +64,13 @@ class Introductions:
     def _admit(self, peer: str, statement: Statement) -> None:
         """Raises: Malformed."""
         node = self.identities.require(peer, statement)
-        if peer not in self.known:
-            same = sum(known.node == node for known in self.known.values())
+        if peer not in self.owners:
+            same = sum(owner == node for owner in self.owners.values())
             core = any(address.peer == peer for address in self.bootstrap())
             places = MAX_PEERS if core else MAX_PEERS - CORE_PEERS
-            if len(self.known) >= places or same >= MAX_PEERS_PER_NODE:
+            if len(self.owners) >= places or same >= MAX_PEERS_PER_NODE:
                 raise Malformed("no room for another peer")
-            self.known[peer] = Known(node)
+            self.owners[peer] = node
         self.link.admit(peer, node)
         self.admitted(peer)
 

@@ -28,7 +28,7 @@ from node.p2p.myself import Chain, Myself
 from node.p2p.protocols import IDENTITY, PEERS, REACH
 from node.p2p.reach import Prober, Reach, reached
 from node.p2p.seeking import Seeker
-from node.p2p.service import MAX_TOLD_BYTES, Known, Service
+from node.p2p.service import MAX_TOLD_BYTES, Service
 
 HEARTBEAT_SECONDS: Final = 60.0
 TENDING_SECONDS: Final = 2.0  # between two looks at what is due
@@ -53,7 +53,7 @@ class Network:
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
     silent_seconds: float = SILENT_SECONDS  # of a holder of content
-    known: dict[str, Known] = field(default_factory=dict)
+    owners: dict[str, Address] = field(default_factory=dict)  # of identified peers, by peer id
     reach: Reach = field(default_factory=Reach)
     identities: Identities = field(init=False)
     gossip: Gossip = field(init=False)
@@ -68,14 +68,14 @@ class Network:
     def __post_init__(self) -> None:
         self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
         self.book = Book(self.wall, self.chain.is_open)
-        self.fetcher = Fetcher(self.link, self.known, self.book, self.bans, self.rng, self.silent_seconds)
+        self.fetcher = Fetcher(self.link, self.owners, self.book, self.bans, self.rng, self.silent_seconds)
         self.gossip = Gossip(
             link=self.link, scope=self.scope, identities=self.identities, hear=self._hear, now=self.wall, rng=self.rng
         )
         self.seeker = Seeker(
             link=self.link,
             me=self.peer,
-            connected=lambda: self.known,
+            connected=lambda: self.owners,
             bootstrap=self._bootstrap,
             others=self._others,
             now=self.clock.monotonic,
@@ -86,14 +86,14 @@ class Network:
             myself=self.myself,
             staking=self.staking,
             identities=self.identities,
-            known=self.known,
+            owners=self.owners,
             bootstrap=self._bootstrap,
             admitted=self._admitted,
             met=self._met,
         )
         self.service = Service(
             link=self.link,
-            known=self.known,
+            owners=self.owners,
             book=self.book,
             gossip=self.gossip,
             pieces=self.pieces,
@@ -134,7 +134,7 @@ class Network:
                 beaten, listening = now, self.link.address
                 self.beat()
             pause = REACH_SECONDS if self.reach.answer else UNREACHED_SECONDS
-            if self.myself.endpoint and self.known and now - looked >= pause:
+            if self.myself.endpoint and self.owners and now - looked >= pause:
                 looked = now
                 await self._look_from_outside()
             await self.clock.sleep(TENDING_SECONDS)
@@ -142,7 +142,7 @@ class Network:
     def _forget(self) -> None:
         """Leaves who has no part in the run any more."""
         self.book.forget(self.chain.belongs)
-        for peer in [peer for peer, known in self.known.items() if not self.chain.belongs(known.node)]:
+        for peer in [peer for peer, node in self.owners.items() if not self.chain.belongs(node)]:
             self.link.drop(peer)
 
     def beat(self) -> None:
@@ -156,7 +156,7 @@ class Network:
         self.gossip.publish(self._heartbeat)
 
     async def _look_from_outside(self) -> None:
-        peers = [(peer, known.node) for peer, known in self.known.items() if known.node != self.myself.address]
+        peers = [(peer, node) for peer, node in self.owners.items() if node != self.myself.address]
         found = await reached(peers, lambda peer: self.link.ask(peer, REACH, b"", limit=1), self.wall(), self.rng)
         if found.answer is None:
             return
@@ -175,12 +175,12 @@ class Network:
             self.introductions.begin(peer)
 
     def closed(self, peer: str) -> None:
-        if self.known.pop(peer, None) is not None:
+        if self.owners.pop(peer, None) is not None:
             self.gossip.remove(peer)
             self.seeker.wake.set()
 
     def lost(self) -> None:
-        for peer in list(self.known):
+        for peer in list(self.owners):
             self.closed(peer)
 
     async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
@@ -191,7 +191,7 @@ class Network:
 
     def _admitted(self, peer: str) -> None:
         self.seeker.succeeded(peer)
-        self.gossip.add(peer, self.known[peer].node, self._heartbeat)
+        self.gossip.add(peer, self.owners[peer], self._heartbeat)
 
     def _met(self, peer: str) -> None:
         """Who was dialled is asked whom it knows."""
@@ -241,7 +241,7 @@ class Network:
             "on": listening is not None,
             "peer_id": self.peer,
             "port": None if listening is None else listening.port,
-            "peers": [{"peer_id": peer, "node": known.node} for peer, known in self.known.items()],
+            "peers": [{"peer_id": peer, "node": node} for peer, node in self.owners.items()],
             "announced": bool(self.myself.endpoint),
             "reachable": self.reach.answer,
             "reachable_by": list(self.reach.by),

@@ -29,23 +29,16 @@ PIECE_SECONDS: Final = 20.0  # for a whole one
 FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """An identified peer."""
-
-    node: Address
-
-
 def _content_rates() -> Rates:
     return Rates(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES, MAX_NODES)
 
 
 @dataclass(slots=True)
 class Service:
-    """Of one node; `known` are the peers that may ask. What a node had counts for whatever peer it comes as next."""
+    """Of one node; `owners`: whose each peer is that may ask. What a node had counts for whatever peer it comes as next."""
 
     link: Link
-    known: Mapping[str, Known]
+    owners: Mapping[str, Address]
     book: Book
     gossip: Gossip
     pieces: PieceSource
@@ -55,8 +48,8 @@ class Service:
 
     async def answer(self, peer: str, protocol: str, body: bytes) -> bytes:
         """Raises: Malformed, NotFound, StoreError: it is refused."""
-        known = self.known.get(peer)
-        if known is None:
+        asker = self.owners.get(peer)
+        if asker is None:
             raise Malformed("not identified")
         if protocol == GOSSIP:
             self.gossip.received(peer, body)
@@ -64,11 +57,11 @@ class Service:
         if protocol == PEERS:
             return self._told()
         if protocol == CONTENT:
-            return await self._content(known, Piece.parse(body))
+            return await self._content(asker, Piece.parse(body))
         if protocol == FORWARD:
-            return await self._forward(known, body[:PEER_ID_BYTES], Piece.parse(body[PEER_ID_BYTES:]))
+            return await self._forward(asker, body[:PEER_ID_BYTES], Piece.parse(body[PEER_ID_BYTES:]))
         if protocol == REACH:
-            return await self.prober.answer(known.node)
+            return await self.prober.answer(asker)
         raise Malformed(f"no protocol {protocol}")
 
     def _told(self) -> bytes:
@@ -78,21 +71,21 @@ class Service:
             messages.pop()
         return b"".join(messages)
 
-    async def _content(self, known: Known, wanted: Piece) -> bytes:
-        await self._allow(known.node, wanted.length)
+    async def _content(self, asker: Address, wanted: Piece) -> bytes:
+        await self._allow(asker, wanted.length)
         return encode_answer(*await self.pieces.piece(wanted))
 
-    async def _forward(self, known: Known, target: bytes, wanted: Piece) -> bytes:
+    async def _forward(self, asker: Address, target: bytes, wanted: Piece) -> bytes:
         """Asks a peer that is connected here for a piece, for one that cannot connect to it."""
-        found = next((peer for peer in self.known if peer_id_bytes(peer) == target), None)
+        found = next((peer for peer in self.owners if peer_id_bytes(peer) == target), None)
         if found is None:
             raise NotFound("that peer is not connected")
-        pair = known.node, self.known[found].node
+        pair = asker, self.owners[found]
         if self._crowded(*pair):
             raise NotFound("too much at once")
         self.forwards[pair] += 1
         try:
-            await self._allow(known.node, wanted.length)
+            await self._allow(asker, wanted.length)
             answer = await self.link.ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
             await self.pieces.turn(len(answer))
             return answer

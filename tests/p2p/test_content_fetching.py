@@ -42,7 +42,7 @@ async def asker(place: Town, *contents: PieceSource, **options: object) -> tuple
     """One that is connected with holders of `contents`, and those."""
     first = await place.node(1, **options)  # type: ignore[arg-type]
     holders = [await place.node(n, held, bootstrap=(place.address(first),)) for n, held in enumerate(contents, 2)]
-    await until(lambda: all(one.peer in first.known and first.peer in one.known for one in holders))
+    await until(lambda: all(one.peer in first.owners and first.peer in one.owners for one in holders))
     return first, [one.myself.address for one in holders]
 
 
@@ -127,17 +127,17 @@ async def test_nobody_is_banned_for_what_a_relay_made_of_it() -> None:
     async with town() as place:
         relay = await place.node(1)
         worker = await place.node(2, GivenPieces({FILE: DATA}), inbound=False, bootstrap=(place.address(relay),))
-        await until(lambda: worker.peer in relay.known and node(2) in relay.book.heartbeats)
+        await until(lambda: worker.peer in relay.owners and node(2) in relay.book.heartbeats)
         forging = forging_relay(place, 4, sized(relay.book.heartbeats[node(2)].data))
         first = await place.node(3, inbound=False, bootstrap=(place.address(forging.link),))
-        await until(lambda: forging.link.peer in first.known and node(2) in first.book.heartbeats)
+        await until(lambda: forging.link.peer in first.owners and node(2) in first.book.heartbeats)
 
         with pytest.raises(NotFound):
             await first.fetch(wanted(), [node(2)])
         assert forging.forged == 1 and node(2) not in first.bans
 
         await first.link.dial(place.address(relay))
-        await until(lambda: relay.peer in first.known and first.peer in relay.known)
+        await until(lambda: relay.peer in first.owners and first.peer in relay.owners)
         assert await first.fetch(wanted(), [node(2)]) == DATA
 
 
@@ -158,7 +158,7 @@ async def test_the_order_is_drawn_and_who_gave_what_it_was_asked_for_comes_first
 
         def fetcher_of(bans: Bans) -> Fetcher:
             """One that has asked nobody yet."""
-            return Fetcher(first.link, first.known, first.book, bans, rng)
+            return Fetcher(first.link, first.owners, first.book, bans, rng)
 
         assert {await giver(fetcher_of(Bans()), nodes, held) for _ in range(60)} == set(nodes)
 
@@ -183,7 +183,7 @@ async def test_a_holder_that_gets_on_has_the_time_of_a_slow_line_and_one_that_dr
         assert pytest.approx(2.1, abs=0.01) == PIECE_BYTES / LEAST_BYTES_PER_SECOND
         patient, (holder,) = await asker(place, slow, silent_seconds=0.6)
         hasty = await place.node(9, silent_seconds=0.2, bootstrap=(place.address(patient),))
-        await until(lambda: place.nodes[1].peer in hasty.known and hasty.peer in place.nodes[1].known)
+        await until(lambda: place.nodes[1].peer in hasty.owners and hasty.peer in place.nodes[1].owners)
 
         assert await patient.fetch(content, [holder]) == data  # after 1.2 s
         with pytest.raises(NotFound):
@@ -201,7 +201,7 @@ async def test_a_ban_is_remembered_by_the_next_process(tmp_path: Path) -> None:
         assert lie.asked == 3
 
         after = await place.node(9, bans=Bans(tmp_path / "banned"), bootstrap=(place.address(place.nodes[1]),))
-        await until(lambda: peer_of(2) in after.known and after.peer in place.nodes[1].known)
+        await until(lambda: peer_of(2) in after.owners and after.peer in place.nodes[1].owners)
         with pytest.raises(NotFound):
             await after.fetch(wanted(), [liar])
 

@@ -295,7 +295,7 @@ async def test_a_burst_of_100_messages_reaches_every_node_of_a_line() -> None:
         nodes = [await place.node(number) for number in range(1, 11)]
         for left, right in pairwise(nodes):
             await left.link.dial(place.address(right))
-        await until(lambda: all(len(node.known) >= 1 + (0 < i < 9) for i, node in enumerate(nodes)))
+        await until(lambda: all(len(node.owners) >= 1 + (0 < i < 9) for i, node in enumerate(nodes)))
 
         for number in range(100):
             nodes[0].announce(Offers((Digest(bytes([number]) * 32),)))

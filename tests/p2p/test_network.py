@@ -14,7 +14,7 @@ from tests.p2p.parts import BLOCK_TIME, DATA, FILE, STAKING, GivenPieces, accoun
 
 
 def knows(one: object, other: object) -> bool:
-    return other.peer in one.known  # type: ignore[attr-defined]
+    return other.peer in one.owners  # type: ignore[attr-defined]
 
 
 async def test_nodes_that_share_a_bootstrap_peer_find_each_other() -> None:
@@ -25,7 +25,7 @@ async def test_nodes_that_share_a_bootstrap_peer_find_each_other() -> None:
 
         await until(lambda: knows(second, third) and knows(third, second))
 
-        assert first.known[second.peer].node == account(2).address
+        assert first.owners[second.peer] == account(2).address
         assert {said.statement.node for said in third.book.live()} >= {account(1).address, account(2).address}
 
 
@@ -44,7 +44,7 @@ async def test_who_has_no_part_in_the_run_is_not_taken() -> None:
 
         await until(lambda: first.link.asked[IDENTITY] > 0 and not first.link.connected)  # type: ignore[attr-defined]
 
-        assert not first.known and not stranger.known
+        assert not first.owners and not stranger.owners
 
 
 async def test_a_peer_whose_node_leaves_the_run_is_left() -> None:
@@ -55,7 +55,7 @@ async def test_a_peer_whose_node_leaves_the_run_is_left() -> None:
 
         place.registry.members.discard(Address(account(2).address))
 
-        await until(lambda: not first.known)
+        await until(lambda: not first.owners)
 
 
 async def test_somebody_elses_statement_does_not_open_the_door() -> None:
@@ -129,7 +129,7 @@ async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> No
 
         got = await asker.fetch(wanted(), [Address(account(2).address)])
 
-        assert got == DATA and worker.peer not in asker.known
+        assert got == DATA and worker.peer not in asker.owners
         assert held.asked == 3
 
 
@@ -183,7 +183,7 @@ async def test_losing_every_bootstrap_peer_leaves_the_others_connected() -> None
         await until(lambda: knows(second, third) and knows(third, second))
 
         place.wire.cut(first.peer)
-        await until(lambda: first.peer not in second.known and first.peer not in third.known)
+        await until(lambda: first.peer not in second.owners and first.peer not in third.owners)
         second.announce(NewVersion(Version(1), Digest(bytes(32))))
 
         await until(lambda: bool(place.heard[third.peer]))
@@ -197,6 +197,6 @@ async def test_a_network_that_is_lost_is_said_to_be_and_asks_nobody() -> None:
 
         second.lost()
 
-        assert not second.known and not second.gossip.neighbours
+        assert not second.owners and not second.gossip.neighbours
         with pytest.raises(NotFound):
             await second.fetch(wanted(), [Address(account(1).address)])

@@ -53,8 +53,8 @@ async def test_ordinary_peers_leave_room_for_those_whom_everybody_needs() -> Non
         place.registry.bootstrap.append(PeerAddress("203.0.113.7", 1, peer_of(201)))
         await come(place, first, 201, 201)
 
-        assert peer_of(201) in first.known and peer_of(200) not in first.known
-        assert len(first.known) == 97
+        assert peer_of(201) in first.owners and peer_of(200) not in first.owners
+        assert len(first.owners) == 97
 
 
 async def test_a_node_that_comes_again_as_another_peer_has_what_was_left_of_its_content() -> None:
@@ -88,7 +88,7 @@ async def test_what_is_forwarded_leaves_when_the_uplink_has_room_for_it() -> Non
         held = GivenPieces()
         relay = await place.node(1, held)
         worker = await place.node(3, GivenPieces({FILE: b"rollouts"}), bootstrap=(place.address(relay),))
-        await until(lambda: worker.peer in relay.known and relay.peer in worker.known)
+        await until(lambda: worker.peer in relay.owners and relay.peer in worker.owners)
         asker = await come(place, relay, 20, 2)
 
         answer = await relay.asked(asker, FORWARD, peer_id_bytes(worker.peer) + Piece(Kind.FILE, FILE, 0).encode())
@@ -101,7 +101,7 @@ async def test_one_node_has_only_so_many_pieces_forwarded_at_once() -> None:
         relay = await place.node(1)
         silent = SilentPieces()
         worker = await place.node(3, silent, bootstrap=(place.address(relay),))
-        await until(lambda: worker.peer in relay.known and relay.peer in worker.known)
+        await until(lambda: worker.peer in relay.owners and relay.peer in worker.owners)
         wanted = peer_id_bytes(worker.peer) + PIECE.encode()
         askers = [await come(place, relay, peer, 2) for peer in (20, 21)]
 
@@ -124,8 +124,8 @@ async def test_a_node_and_its_accomplice_that_never_answers_leave_places_for_oth
         silent, honest = SilentPieces(), GivenPieces({FILE: b"rollouts"})
         accomplice = await place.node(3, silent, bootstrap=(place.address(relay),))
         worker = await place.node(4, honest, bootstrap=(place.address(relay),))
-        await until(lambda: {accomplice.peer, worker.peer} <= relay.known.keys() and relay.peer in worker.known)
-        await until(lambda: relay.peer in accomplice.known)
+        await until(lambda: {accomplice.peer, worker.peer} <= relay.owners.keys() and relay.peer in worker.owners)
+        await until(lambda: relay.peer in accomplice.owners)
         evil = await come(place, relay, 20, 2)
         byte = Piece(Kind.FILE, FILE, 0, 1).encode()
 
@@ -150,7 +150,7 @@ async def test_a_target_that_never_answers_has_only_so_many_places_and_one_asker
         relay = await place.node(1)
         silent = SilentPieces()
         target = await place.node(3, silent, bootstrap=(place.address(relay),))
-        await until(lambda: target.peer in relay.known and relay.peer in target.known)
+        await until(lambda: target.peer in relay.owners and relay.peer in target.owners)
         wanted = peer_id_bytes(target.peer) + PIECE.encode()
         askers = [await come(place, relay, 20 + number, 20 + number) for number in range(3)]
 

@@ -32,7 +32,7 @@ async def met(*parts: Part) -> None:
     """Waits until each of `parts` is connected with, and known to, all of the others."""
     peers = [among(part) for part in parts]
     await until(
-        lambda: all({o.peer for o in peers if o is not one} <= one.known.keys() for one in peers), "everybody has met"
+        lambda: all({o.peer for o in peers if o is not one} <= one.owners.keys() for one in peers), "everybody has met"
     )
 
 
