@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import os
-import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
@@ -31,7 +30,6 @@ from node.record import Record
 from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
 from node.roles.claiming import claim_rewards
-from node.roles.directory import url_of, weight_holders
 from node.roles.frauds import Workmanship, workmanship
 from node.roles.handover import Handover
 from node.roles.intake import Intake
@@ -46,9 +44,7 @@ from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.shards.bans import BANNED, Bans
-from node.shards.client import Downloader
 from node.shards.patch_route import add_patch_route
-from node.shards.selection import Selection
 from node.shards.server import add_routes as add_weight_routes
 from node.shards.store import CheckpointStore
 from node.tasks.taskset import Taskset, load_tasks
@@ -116,18 +112,10 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
         private = settings.allow_private
         async with session(private) as http, Connections(private) as connections:
             store = CheckpointStore(state.checkpoints, settings.sharing.quota_bytes)
-            base = Digest(bytes.fromhex(spec.model.manifest_root))
-            me = ledger.account
             bans = await asyncio.to_thread(Bans, store.folder / BANNED)
-            selection = Selection(random.Random(), clock.monotonic, bans)
-            downloader = Downloader(
-                store, connections, lambda: selection.of_nodes(weight_holders(record, me)), selection, clock, base=base
-            )
-            if settings.sharing.weights:
-                downloader.me = lambda: url_of(record, me)
             uplink = Uplink(settings.sharing.upload_limit)
             peers = PeerClient(http, uplink=uplink)
-            yield Member(ledger, run, spec, record, settings, state, store, downloader, peers, clock, uplink)
+            yield Member(ledger, run, spec, record, settings, state, store, connections, bans, peers, clock, uplink)
 
 
 @asynccontextmanager

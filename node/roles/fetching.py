@@ -85,11 +85,10 @@ class Fetching:
         await asyncio.to_thread(store.remember, manifest)
         bans = await asyncio.to_thread(Bans, store.folder / BANNED)
         selection = Selection(self.rng, member.clock.monotonic, bans)
-        of_weights = member.downloader
-        pace = replace(of_weights.pace, parallel=CHUNKS_AT_ONCE, patience_seconds=self.chunk_seconds)
+        pace = replace(member.downloader.pace, parallel=CHUNKS_AT_ONCE, patience_seconds=self.chunk_seconds)
         holders = partial(self.holders, commitment)
         me = partial(url_of, member.record, member.account)  # who fetches at the same time shares the work
-        fetching = Downloader(store, of_weights.connections, holders, selection, member.clock, pace, me=me)
+        fetching = Downloader(store, member.connections, holders, selection, member.clock, pace, me=me)
         try:
             with (
                 member.shelves.holding(store),

@@ -1,10 +1,11 @@
 """What every role of a run has: the chain, its record, the weights, the peers."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 from ledger.base import Address, CheckpointPublished, Digest, Event, Ledger, Run, Version
@@ -21,16 +22,20 @@ from node.progress import Progress
 from node.record import Record
 from node.roles.base_model import require_model
 from node.roles.chronicle import Chronicle
+from node.roles.directory import url_of, weight_holders
 from node.roles.pauses import put_off
 from node.roles.streams import manifest_by_stream
 from node.runspec import RunSpec
+from node.shards.bans import Bans
 from node.shards.client import Downloader
 from node.shards.patch_index import PatchIndex
 from node.shards.patching import Patching
 from node.shards.room import is_news
+from node.shards.selection import Selection
 from node.shards.shelves import Shelves, Singles
 from node.shards.store import CheckpointStore
 from node.transport import Uplink
+from node.transport.connections import Connections
 
 FIRST_PAUSE_SECONDS = 1.0  # before weights that could not be had are asked for again; doubled each time
 MAX_PAUSE_SECONDS = 60.0
@@ -48,12 +53,14 @@ class Member:
     settings: Settings
     state: StateFolder
     checkpoints: CheckpointStore
-    downloader: Downloader
+    connections: Connections
+    bans: Bans
     peers: PeerClient
     clock: Clock
     uplink: Uplink = field(default_factory=Uplink)  # what is served and what is handed over share it
     singles: Singles = field(default_factory=Singles)  # rollout files, handed out by chunks
     shelves: Shelves = field(init=False)  # all whose chunks others can have here
+    downloader: Downloader = field(init=False)
     patching: Patching = field(init=False)
     wanted: set[Version] = field(default_factory=set)  # to be fetched beside the newest version
     refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
@@ -67,6 +74,11 @@ class Member:
 
     def __post_init__(self) -> None:
         self.record.clock = self.clock
+        base = Digest(bytes.fromhex(self.spec.model.manifest_root))
+        selection = Selection(random.Random(), self.clock.monotonic, self.bans)
+        self.downloader = Downloader(
+            self.checkpoints, self.connections, self.weight_urls, selection, self.clock, base=base, me=self.weight_url
+        )
         self.patching = Patching(self.downloader, PatchIndex(self.state.checkpoints / "patches"))
         self.shelves = Shelves(self.singles)
         if self.settings.sharing.weights:
@@ -81,6 +93,15 @@ class Member:
     def domain(self) -> Domain:
         """Of every message that validators of this run sign."""
         return Domain(self.ledger.chain_id, self.ledger.coordinator)
+
+    def weight_urls(self) -> Sequence[str]:
+        """Who may hold weights, of nodes that are not banned: where the chain says, then where live nodes say."""
+        announced = chain(weight_holders(self.record, self.account), self.others.endpoints().items())
+        return self.downloader.selection.of_nodes(announced)
+
+    def weight_url(self) -> str | None:
+        """This node among those of others; None where it serves no weights, or nobody can reach it."""
+        return url_of(self.record, self.account) if self.settings.sharing.weights else None
 
     async def sync(self) -> list[Event]:
         """Reads the chain on; while no endpoint answers, nothing is new."""

@@ -5,8 +5,8 @@ Whatever libp2p does, or whether it is there at all, a role goes on: what fails 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 from eth_account.signers.local import LocalAccount
@@ -61,7 +61,6 @@ async def _running(member: Member, key: LocalAccount, taken: Listening, url: str
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(sidecar.running(network))
         member.others = network
-        stack.enter_context(_live_sources(member))
         for work in (network.run, Announcing(member).run, lambda: _keep_standing(member, sidecar)):
             await stack.enter_async_context(_beside(member, work))
         try:
@@ -69,17 +68,6 @@ async def _running(member: Member, key: LocalAccount, taken: Listening, url: str
         finally:
             member.others = Alone("the role has stopped")
             await asyncio.to_thread(_save, member)
-
-
-@contextmanager
-def _live_sources(member: Member) -> Iterator[None]:
-    """Weights are asked for where live nodes say they are, too, after where the chain says."""
-    before, vetted = member.downloader.sources, member.downloader.selection.of_nodes
-    member.downloader.sources = lambda: tuple(dict.fromkeys((*before(), *vetted(member.others.endpoints().items()))))
-    try:
-        yield
-    finally:
-        member.downloader.sources = before
 
 
 @asynccontextmanager
