@@ -49,12 +49,6 @@ def peer_id(public_key: bytes) -> str:
     return _base58(ED25519_PREFIX + public_key)
 
 
-def public_key(peer: str) -> bytes:
-    """The Ed25519 public key that a peer id is. Raises: Malformed."""
-    data = peer_id_bytes(peer)
-    return data[len(ED25519_PREFIX) :]
-
-
 def peer_id_bytes(peer: str) -> bytes:
     """A peer id's bytes, which statements sign. Raises: Malformed: not an Ed25519 peer id in its one spelling."""
     if re.fullmatch(_PEER, peer) is None:

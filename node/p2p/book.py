@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class _Holding:
+class _Held:
     """Of some of checkpoint `root`, at a time in seconds since 1970. Which chunks, its node is asked by HTTP."""
 
     root: Digest
@@ -35,7 +35,7 @@ class Book:
     now: Callable[[], float]  # seconds since 1970
     is_open: Callable[[Digest], bool]  # whether a commitment is one whose file somebody may still ask for
     heartbeats: "OrderedDict[Address, Announcement]" = field(default_factory=OrderedDict)
-    held: "OrderedDict[Address, _Holding]" = field(default_factory=OrderedDict)
+    held: "OrderedDict[Address, _Held]" = field(default_factory=OrderedDict)
     offers: "OrderedDict[Digest, dict[Address, float]]" = field(default_factory=OrderedDict)  # by whom, and when
     told: "OrderedDict[tuple[Address, type], int]" = field(default_factory=OrderedDict)  # newest of a kind, ms
     changes: Rates = field(init=False)
@@ -57,7 +57,7 @@ class Book:
             case Heartbeat():
                 _put(self.heartbeats, node, message, MAX_NODES)
             case Held(root, _, bitmap) if any(bitmap):
-                _put(self.held, node, _Holding(root, seconds), MAX_NODES)
+                _put(self.held, node, _Held(root, seconds), MAX_NODES)
             case Held():
                 self.held.pop(node, None)
             case Offers(commitments):

@@ -8,7 +8,6 @@ that they answer, so that a slow one is noticed, waits for nobody, and loses the
 import asyncio
 import random
 import struct
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Final
 from blake3 import blake3
 
 from node.buckets import Rates
+from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.p2p.announcements import MAX_BYTES, Announcement, Scope, parse
 from node.p2p.identity import Identities, Stranger
@@ -76,9 +76,9 @@ class Gossip:
     scope: Scope
     identities: Identities
     hear: Hear
-    now: Callable[[], float]  # seconds since 1970
-    rng: random.Random = field(default_factory=random.Random)
-    monotonic: Callable[[], float] = time.monotonic
+    clock: Clock
+    wall: Callable[[], float]  # seconds since 1970
+    rng: random.Random
     counts: Counts = field(default_factory=Counts)
     neighbours: dict[str, _Neighbour] = field(default_factory=dict)
     seen: Seen = field(init=False)
@@ -87,10 +87,11 @@ class Gossip:
     origins: Rates = field(init=False)
 
     def __post_init__(self) -> None:
-        self.seen = Seen(self.monotonic)
-        self.senders = Rates(SENDER_PER_SECOND, SENDER_BURST, MAX_NODES, self.monotonic)
-        self.invalid = Rates(INVALID_PER_SECOND, MAX_INVALID, MAX_NODES, self.monotonic)
-        self.origins = Rates(ORIGIN_PER_SECOND, ORIGIN_BURST, MAX_NODES, self.monotonic)
+        now = self.clock.monotonic
+        self.seen = Seen(now)
+        self.senders = Rates(SENDER_PER_SECOND, SENDER_BURST, MAX_NODES, now)
+        self.invalid = Rates(INVALID_PER_SECOND, MAX_INVALID, MAX_NODES, now)
+        self.origins = Rates(ORIGIN_PER_SECOND, ORIGIN_BURST, MAX_NODES, now)
 
     def add(self, peer: str, node: str, first: bytes = b"") -> None:
         """Messages go to `peer`, which is `node`'s, from now on, and `first` before any other."""
@@ -110,12 +111,12 @@ class Gossip:
         for peer in list(self.neighbours):
             self.remove(peer)
 
-    def publish(self, data: bytes) -> int:
-        """Has `data`, this node's own announcement, passed on; to how many peers. Raises: Malformed: over a limit."""
+    def publish(self, data: bytes) -> None:
+        """Has `data`, this node's own announcement, passed on. Raises: Malformed: over a limit."""
         if len(data) > MAX_BYTES:
             raise Malformed(f"an announcement of {len(data)} bytes; at most {MAX_BYTES} are sent")
         self.seen.add(_digest(data), OWN)
-        return self._pass_on(data, list(self.neighbours), OWN_FANOUT)
+        self._pass_on(data, list(self.neighbours), OWN_FANOUT)
 
     def received(self, peer: str, body: bytes) -> None:
         """Takes a batch from `peer`. Raises: Malformed: it is none, or too many of its messages were invalid."""
@@ -146,7 +147,7 @@ class Gossip:
             self.counts.repeated += 1
             return None
         message = parse(data, self.scope)
-        if abs(self.now() - message.milliseconds / 1000) > MAX_AGE_SECONDS:
+        if abs(self.wall() - message.milliseconds / 1000) > MAX_AGE_SECONDS:
             raise Stranger("an announcement of another time")
         node = self.identities.require(message.peer, message.statement)
         if not self.origins.of(node).take() or not self.seen.add(digest, node):
@@ -156,14 +157,12 @@ class Gossip:
         self.hear(message)
         return message
 
-    def _pass_on(self, data: bytes, peers: Sequence[str], most: int) -> int:
-        chosen = self.rng.sample(peers, min(most, len(peers)))
-        for peer in chosen:
+    def _pass_on(self, data: bytes, peers: Sequence[str], most: int) -> None:
+        for peer in self.rng.sample(peers, min(most, len(peers))):
             neighbour = self.neighbours[peer]
             self.counts.dropped += len(neighbour.waiting) == MAX_WAITING
             neighbour.waiting.append(data)
             neighbour.something.set()
-        return len(chosen)
 
     async def _send(self, peer: str, neighbour: _Neighbour) -> None:
         """Hands on what waits for `peer`, a batch at a time, until it has not taken one at several tries."""
@@ -178,7 +177,7 @@ class Gossip:
             except NotFound:
                 neighbour.failures += 1
                 self._put_back(neighbour, batch)
-                await asyncio.sleep(RETRY_SECONDS)
+                await self.clock.sleep(RETRY_SECONDS)
         self.counts.dropped += len(neighbour.waiting)
         self.link.drop(peer)
 

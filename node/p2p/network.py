@@ -66,38 +66,31 @@ class Network:
     _asking: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.identities = Identities(self.staking, self.chain.belongs, self.chain.time)
+        link, owners, clock, rng = self.link, self.owners, self.clock, self.rng
+        self.identities = identities = Identities(self.staking, self.chain.belongs, self.chain.time)
         self.book = Book(self.wall, self.chain.is_open)
-        self.fetcher = Fetcher(self.link, self.owners, self.book, self.bans, self.rng, self.silent_seconds)
+        self.fetcher = Fetcher(
+            link=link, owners=owners, book=self.book, bans=self.bans, rng=rng, silent_seconds=self.silent_seconds
+        )
         self.gossip = Gossip(
-            link=self.link, scope=self.scope, identities=self.identities, hear=self._hear, now=self.wall, rng=self.rng
+            link=link, scope=self.scope, identities=identities, hear=self._hear, clock=clock, wall=self.wall, rng=rng
         )
         self.seeker = Seeker(
-            link=self.link,
-            me=self.peer,
-            connected=lambda: self.owners,
-            bootstrap=self._bootstrap,
-            others=self._others,
-            now=self.clock.monotonic,
-            rng=self.rng,
+            link=link, me=self.peer, known=owners, bootstrap=self._bootstrap, others=self._others, clock=clock, rng=rng
         )
         self.introductions = Introductions(
-            link=self.link,
+            link=link,
             myself=self.myself,
             staking=self.staking,
-            identities=self.identities,
-            owners=self.owners,
+            identities=identities,
+            owners=owners,
             bootstrap=self._bootstrap,
             admitted=self._admitted,
             met=self._met,
         )
+        prober = Prober(self.session, self.chain.endpoint_of, clock)
         self.service = Service(
-            link=self.link,
-            owners=self.owners,
-            book=self.book,
-            gossip=self.gossip,
-            pieces=self.pieces,
-            prober=Prober(self.session, self.chain.endpoint_of),
+            link=link, owners=owners, book=self.book, gossip=self.gossip, pieces=self.pieces, prober=prober, clock=clock
         )
 
     @property

@@ -13,6 +13,7 @@ import aiohttp
 
 from ledger.base import Address
 from node.buckets import Rates
+from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.transport import UNREACHABLE, Timeouts, vet_url
 
@@ -40,8 +41,12 @@ class Prober:
 
     session: aiohttp.ClientSession
     endpoint_of: Callable[[Address], str | None]  # by the chain's record
-    askers: Rates = field(default_factory=lambda: Rates(PROBES_PER_SECOND, PROBES_BURST, MAX_ASKERS))
+    clock: Clock
+    askers: Rates = field(init=False)
     probes: int = 0
+
+    def __post_init__(self) -> None:
+        self.askers = Rates(PROBES_PER_SECOND, PROBES_BURST, MAX_ASKERS, self.clock.monotonic)
 
     async def answer(self, node: Address) -> bytes:
         """To `node`. Raises: NotFound: it has no endpoint on chain, or asks too often."""

@@ -3,11 +3,11 @@
 import asyncio
 import random
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from node.clock import Clock
 from node.errors import NotFound
 from node.p2p.addresses import PeerAddress
 from node.p2p.link import Link
@@ -19,7 +19,7 @@ ENOUGH: Final = 16  # connections, above which only bootstrap peers are dialled
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 300.0  # before a peer that did not answer is dialled again; doubled
 MAX_REMEMBERED: Final = 4_096
 
-Sources = Callable[[], Iterable[PeerAddress]]
+Addresses = Callable[[], Iterable[PeerAddress]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Seeker:
 
     link: Link
     me: str
-    connected: Callable[[], Iterable[str]]
-    bootstrap: Sources
-    others: Sources
-    now: Callable[[], float]  # monotonic
-    rng: random.Random = field(default_factory=random.Random)
+    known: Collection[str]  # peers that are connected and identified
+    bootstrap: Addresses
+    others: Addresses
+    clock: Clock
+    rng: random.Random
     pauses: "OrderedDict[str, _Pause]" = field(default_factory=OrderedDict)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -49,16 +49,24 @@ class Seeker:
         while True:
             chosen = self.chosen()
             for start in range(0, len(chosen), AT_ONCE):
-                await asyncio.gather(*map(self._dial, chosen[start : start + AT_ONCE]))
-            await asyncio.sleep(LEAST_SECONDS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS * self.rng.uniform(0.8, 1.2)):
-                    await self.wake.wait()
+                await asyncio.gather(*map(self.dial, chosen[start : start + AT_ONCE]))
+            await self.clock.sleep(LEAST_SECONDS)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Until it is time for the next look, or there is a reason for one."""
+        sleeping = asyncio.ensure_future(self.clock.sleep(LOOK_SECONDS * self.rng.uniform(0.8, 1.2)))
+        woken = asyncio.ensure_future(self.wake.wait())
+        try:
+            await asyncio.wait((sleeping, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
             self.wake.clear()
+            sleeping.cancel()
+            woken.cancel()
 
     def chosen(self) -> list[PeerAddress]:
         """Whom to dial now."""
-        connected = set(self.connected())
+        connected = set(self.known)
         if self.link.address is None:
             return []
         first = self._open(self.bootstrap(), connected)
@@ -69,18 +77,18 @@ class Seeker:
 
     def _open(self, addresses: Iterable[PeerAddress], connected: set[str]) -> list[PeerAddress]:
         """One of the `addresses` of each peer that is not connected, and not to be left in peace."""
-        now, found = self.now(), defaultdict[str, list[PeerAddress]](list)
+        now, found = self.clock.monotonic(), defaultdict[str, list[PeerAddress]](list)
         for address in addresses:
             pause = self.pauses.get(address.peer)
             if address.peer not in connected and address.peer != self.me and not (pause and now < pause.until):
                 found[address.peer].append(address)
         return [self.rng.choice(each) for each in found.values()]
 
-    async def _dial(self, address: PeerAddress) -> None:
+    async def dial(self, address: PeerAddress) -> None:
         """A peer that answers may still turn out to be nobody: the pause stays until it is known (`succeeded`)."""
         before = self.pauses.get(address.peer)
         seconds = FIRST_PAUSE_SECONDS if before is None else min(2 * before.seconds, MAX_PAUSE_SECONDS)
-        self.pauses[address.peer] = _Pause(self.now() + seconds * self.rng.uniform(0.8, 1.2), seconds)
+        self.pauses[address.peer] = _Pause(self.clock.monotonic() + seconds * self.rng.uniform(0.8, 1.2), seconds)
         self.pauses.move_to_end(address.peer)
         if len(self.pauses) > MAX_REMEMBERED:
             self.pauses.popitem(last=False)
@@ -92,5 +100,5 @@ class Seeker:
     def succeeded(self, peer: str) -> None:
         """`peer` is identified: when it is lost, it is dialled again soon, but not as often as it likes."""
         if peer in self.pauses:
-            soon = self.now() + FIRST_PAUSE_SECONDS
+            soon = self.clock.monotonic() + FIRST_PAUSE_SECONDS
             self.pauses[peer] = _Pause(min(self.pauses[peer].until, soon), FIRST_PAUSE_SECONDS / 2)

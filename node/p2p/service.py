@@ -1,6 +1,5 @@
 """What an identified peer may ask of this node, and how much of it."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Final
 
 from ledger.base import Address
 from node.buckets import Rates
+from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
@@ -29,13 +29,9 @@ PIECE_SECONDS: Final = 20.0  # for a whole one
 FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
 
 
-def _content_rates() -> Rates:
-    return Rates(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES, MAX_NODES)
-
-
 @dataclass(slots=True)
 class Service:
-    """Of one node; `owners`: whose each peer is that may ask. What a node had counts for whatever peer it comes as next."""
+    """Of one node; `owners`: whose each peer is that may ask. What a node had counts for whatever peer it is next."""
 
     link: Link
     owners: Mapping[str, Address]
@@ -43,8 +39,12 @@ class Service:
     gossip: Gossip
     pieces: PieceSource
     prober: Prober
-    content: Rates = field(default_factory=_content_rates)
+    clock: Clock
+    content: Rates = field(init=False)  # bytes, by node
     forwards: Counter[tuple[Address, Address]] = field(default_factory=Counter)  # under way: who asked whom
+
+    def __post_init__(self) -> None:
+        self.content = Rates(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES, MAX_NODES, self.clock.monotonic)
 
     async def answer(self, peer: str, protocol: str, body: bytes) -> bytes:
         """Raises: Malformed, NotFound, StoreError: it is refused."""
@@ -98,7 +98,7 @@ class Service:
         allowance = self.content.of(asker)
         if allowance.wait(size) > PAUSE_SECONDS:
             raise NotFound("too much at once")
-        await asyncio.sleep(allowance.debt(size))
+        await self.clock.sleep(allowance.debt(size))
 
     def _crowded(self, asker: Address, target: Address) -> bool:
         """Whether as much is forwarded as may be: in all, for `asker`, or of `target`."""

@@ -71,12 +71,14 @@ class Sidecar:
 
     listening: Listening
     log: Path
+    rng: random.Random = field(default_factory=random.Random)
     address: PeerAddress | None = None
     reason: str | None = "starting"  # why there is no process, while there is none
     starts: int = 0
     pid: int | None = None
     first_pause: float = FIRST_PAUSE_SECONDS
     hang_seconds: float = HANG_SECONDS
+    package: str = PACKAGE
     _listener: Listener = field(default_factory=Nobody)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
@@ -101,8 +103,8 @@ class Sidecar:
             LOGGER.error("libp2p is off: this is a bug", exc_info=error)
 
     async def _keep(self) -> None:
-        if importlib.util.find_spec(PACKAGE) is None:
-            self.reason = "the package libp2p is not installed"
+        if importlib.util.find_spec(self.package) is None:
+            self.reason = f"the package {self.package} is not installed"
             warn("libp2p is off: the chain's record and HTTP go on", reason=self.reason)
             return
         pause = self.first_pause
@@ -113,7 +115,7 @@ class Sidecar:
                 pause = self.first_pause
             warn("the libp2p process ended: it is begun anew, the chain's record and HTTP go on", seconds=pause,
                  reason=self.reason)  # fmt: skip
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            await asyncio.sleep(pause * self.rng.uniform(0.8, 1.2))
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def _live(self) -> str:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from node.errors import Malformed, NotFound
-from node.p2p.addresses import public_key
+from node.p2p.keys import public_key_of
 from node.p2p.limits import (
     MAX_BODY_BYTES,
     MAX_BUFFERED_BYTES,
@@ -72,7 +72,8 @@ async def test_two_processes_ask_each_other_both_ways_over_one_connection(scene:
 
 
 async def test_a_victims_public_key_without_its_private_one_opens_nothing(scene: Scene) -> None:
-    async with hostile("plaintext", scene.node, public_key(scene.honest.peer).hex()) as thief:
+    victims = public_key_of(scene.honest.sidecar.listening.secret)
+    async with hostile("plaintext", scene.node, victims.hex()) as thief:
         assert await line_of(thief) == "refused /plaintext/2.0.0"
         assert await line_of(thief) == "refused /secio/1.0.0"
 

@@ -11,6 +11,7 @@ from ledger.base import Address
 from node.errors import NotFound
 from node.p2p.reach import NO, PROBES_BURST, YES, Prober, Reach, reached
 from node.transport import session
+from tests.clocks import HandClock
 
 ME, OTHER, THIRD = (Address(f"0x{number:040x}") for number in (1, 2, 3))
 
@@ -32,21 +33,21 @@ async def url() -> AsyncIterator[str]:
 
 
 async def test_an_endpoint_that_answers_anything_is_reached(http: aiohttp.ClientSession, url: str) -> None:
-    assert await Prober(http, {ME: url}.get).answer(ME) == YES
+    assert await Prober(http, {ME: url}.get, HandClock()).answer(ME) == YES
 
 
 @pytest.mark.parametrize("dead", ["http://127.0.0.1:1", "http://no.such.name.invalid:1", "nonsense", "http://a b:1"])
 async def test_an_endpoint_that_does_not_answer_is_not(http: aiohttp.ClientSession, dead: str) -> None:
-    assert await Prober(http, {ME: dead}.get).answer(ME) == NO
+    assert await Prober(http, {ME: dead}.get, HandClock()).answer(ME) == NO
 
 
 async def test_a_private_address_is_not_connected_to_on_a_strangers_word(url: str) -> None:
     async with session(allow_private=False) as public:
-        assert await Prober(public, {ME: url}.get).answer(ME) == NO
+        assert await Prober(public, {ME: url}.get, HandClock()).answer(ME) == NO
 
 
 async def test_who_has_no_endpoint_or_asks_too_often_is_refused(http: aiohttp.ClientSession, url: str) -> None:
-    prober = Prober(http, {ME: url}.get)
+    prober = Prober(http, {ME: url}.get, HandClock())
     with pytest.raises(NotFound):
         await prober.answer(OTHER)
 
