@@ -9,6 +9,9 @@ For the CPU; imports numba, so that only what runs a model should import this. L
 
 from __future__ import annotations
 
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +38,7 @@ def row_scores(
     places_B4: Places,
     temperature: float,
     tokens_B: npt.NDArray[np.int64] | None = None,
+    threads: int = 1,
 ) -> RowScores:
     """What noise makes of each row's scores, float32(logit / T) + float32(G).
 
@@ -42,6 +46,7 @@ def row_scores(
         logits_BV: float32, or the bits of bfloat16 as uint16; two columns at least.
         places_B4: of each row's noise.
         tokens_B: tokens to be weighed; if None, each row's choice, the lowest index of the best score.
+        threads: that share the rows among them.
 
     Returns:
         The four floats are NaN in a row where a logit, or it over the temperature, is NaN or infinite.
@@ -59,14 +64,21 @@ def row_scores(
         raise OutOfRange(f"tokens {given_B.shape} are not one of {vocabulary} for each of {count} rows")
     narrow = logits_BV.dtype == np.uint16
     patterns_BV = np.ascontiguousarray(logits_BV).view(np.uint16 if narrow else np.uint32)
-    result_4B = np.empty((4, count), dtype=np.float32)
+    places_B4 = np.ascontiguousarray(places_B4)
+    result_B4 = np.empty((count, 4), dtype=np.float32)
     fill = all_rows(patterns_BV.dtype.name)
-    fill(
-        patterns_BV,
-        np.uint32(16 * narrow),
-        np.float32(temperature),
-        np.ascontiguousarray(places_B4),
-        given_B,
-        result_4B,
-    )
-    return RowScores(given_B, *result_4B)
+    shift = np.uint32(16 * narrow)
+
+    def fill_rows(first: int, end: int) -> None:
+        here = slice(first, end)
+        fill(patterns_BV[here], shift, np.float32(temperature), places_B4[here], given_B[here], result_B4[here])
+
+    edges = [count * k // threads for k in range(threads + 1)]
+    for done in [_pool(threads).submit(fill_rows, *share) for share in pairwise(edges)]:
+        done.result()
+    return RowScores(given_B, *np.ascontiguousarray(result_B4.T))
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "noise")

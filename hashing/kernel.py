@@ -225,26 +225,26 @@ def _all_rows(
     temperature: Any,
     places_B4: _Bits,
     tokens_B: npt.NDArray[np.int64],
-    result_4B: _Floats,
+    result_B4: _Floats,
 ) -> None:
-    """Fills `result_4B` (logprobs, best, second, own) and those tokens that are -1; NaN where a logit is not finite.
+    """Fills `result_B4` (logprobs, best, second, own) and those tokens that are -1; NaN where a logit is not finite.
 
     `patterns_BV` shifted left by `shift` bits are float32s.
     """
     scaled_V = np.empty(patterns_BV.shape[1], dtype=np.float32)
     for b in range(patterns_BV.shape[0]):
         if not _fill_scaled(patterns_BV[b], shift, temperature, scaled_V):
-            result_4B[:, b] = np.nan
+            result_B4[b] = np.nan
             continue
         t, rollout = np.uint64(places_B4[b, 0]), np.uint64(places_B4[b, 1])
         place = (t, rollout, np.uint64(places_B4[b, 2]), np.uint64(places_B4[b, 3]))
         (winner, best, second), top, normaliser = _row(scaled_V, place)
         token = winner if tokens_B[b] < 0 else tokens_B[b]
         tokens_B[b] = token
-        result_4B[0, b] = (np.float64(scaled_V[token]) - np.float64(top)) - normaliser
-        result_4B[1, b] = best
-        result_4B[2, b] = second
-        result_4B[3, b] = _score(scaled_V, token, place)
+        result_B4[b, 0] = (np.float64(scaled_V[token]) - np.float64(top)) - normaliser
+        result_B4[b, 1] = best
+        result_B4[b, 2] = second
+        result_B4[b, 3] = _score(scaled_V, token, place)
 
 
 @functools.cache
@@ -254,8 +254,8 @@ def all_rows(pattern: str) -> Callable[..., None]:
     Code is kept unless no folder for it can be written, its disk is full, or what is there is no code.
     """
     patterns_BV, places_B4 = (Array(getattr(numba, name), 2, "C", readonly=True) for name in (pattern, "uint32"))
-    result_4B, tokens_B = Array(numba.float32, 2, "C"), Array(numba.int64, 1, "C")
-    signature = numba.void(patterns_BV, numba.uint32, numba.float32, places_B4, tokens_B, result_4B)
+    result_B4, tokens_B = Array(numba.float32, 2, "C"), Array(numba.int64, 1, "C")
+    signature = numba.void(patterns_BV, numba.uint32, numba.float32, places_B4, tokens_B, result_B4)
     made: Callable[..., None]
     try:
         made = numba.njit(signature, nogil=True, cache=True)(_all_rows)

@@ -101,7 +101,7 @@ def _compiled(
     from hashing import fused  # imports numba, which a GPU does not need
 
     given_B = None if tokens_B is None else tokens_B.numpy()
-    found = fused.row_scores(_patterns(logits_BV), places_B4, temperature, given_B)
+    found = fused.row_scores(_patterns(logits_BV), places_B4, temperature, given_B, threads=torch.get_num_threads())
     return device.RowScores(*(torch.from_numpy(column) for column in found))
 
 

@@ -1,4 +1,4 @@
-"""Both forms of the seeded choice, compiled loops and torch, against noise and sums in plain numpy and float64."""
+"""Every form of the seeded choice, compiled loops and torch, against noise and sums in plain numpy and float64."""
 
 import os
 import subprocess
@@ -31,6 +31,10 @@ def compiled(logits_BV: Floats, *others: Any) -> fused.RowScores:
     return fused.row_scores(logits_BV, *others)
 
 
+def by_threads(logits_BV: Floats, *others: Any) -> fused.RowScores:
+    return fused.row_scores(logits_BV, *others, threads=3)
+
+
 def by_torch(
     logits_BV: Floats, places_B4: Any, temperature: float, tokens_B: npt.NDArray[np.int64] | None = None
 ) -> fused.RowScores:
@@ -39,7 +43,7 @@ def by_torch(
     return fused.RowScores(*(column.numpy() for column in scores))
 
 
-@pytest.fixture(params=[compiled, by_torch])
+@pytest.fixture(params=[compiled, by_threads, by_torch])
 def row_scores(request: pytest.FixtureRequest) -> Form:
     form: Form = request.param
     return form
