@@ -105,11 +105,6 @@ class StateFolder:
         return self.folder / "sharing.json"
 
     @property
-    def banned_peers(self) -> Path:
-        """Nodes that sent wrong content by libp2p, and when."""
-        return self.folder / "banned_peers"
-
-    @property
     def lock(self) -> Path:
         return self.folder / "lock"
 

@@ -10,6 +10,7 @@ from shutil import Error as CopyError
 from shutil import copytree
 
 from ledger.base import NOBODY, Digest, Ledger, Version
+from node.bans import BANNED, Bans
 from node.clock import SystemClock
 from node.config import KEPT_VERSIONS, Home, StateFolder
 from node.errors import ConfigError, Malformed, NotFound, StoreError
@@ -19,7 +20,6 @@ from node.progress import Progress
 from node.queries import read_record, run_folders
 from node.record import Record
 from node.roles.directory import weight_sources
-from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.layout import CHECKPOINTS
 from node.shards.manifest import Manifest, build

@@ -14,6 +14,7 @@ from eth_account.signers.local import LocalAccount
 
 from ledger.base import Digest, Ledger, Run, RunId
 from ledger.errors import LedgerError, Reverted
+from node.bans import BANNED, Bans
 from node.clock import Clock, SystemClock
 from node.config import Settings
 from node.engines.base import Engine, Policy
@@ -43,7 +44,6 @@ from node.roles.relay import Relay
 from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
-from node.shards.bans import BANNED, Bans
 from node.shards.patch_route import add_patch_route
 from node.shards.server import add_routes as add_weight_routes
 from node.shards.store import CheckpointStore

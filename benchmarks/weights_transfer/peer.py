@@ -30,7 +30,7 @@ from aiohttp.typedefs import Middleware
 from blake3 import blake3
 
 from ledger.base import Digest
-from node.shards.bans import BANNED, Bans
+from node.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.partial import read_place
 from node.shards.selection import Selection

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 from ledger.base import Address
+from node.bans import Bans
 from node.errors import Malformed, NotFound
 from node.log import warn
 from node.p2p.addresses import peer_id_bytes
@@ -28,13 +29,6 @@ WAYS_TRIED: Final = 12  # to one content
 SILENT_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
 LEAST_BYTES_PER_SECOND: Final = 500e3  # for each piece that comes it gets the time of such a line, as one by HTTP does
 MAX_REMEMBERED: Final = 4_096  # holders; the longest unasked is forgotten first
-
-
-class Bans(Protocol):
-    """Who sent wrong bytes, and why; remembered for as long as the one who keeps them sees fit."""
-
-    def __contains__(self, source: object) -> bool: ...
-    def add(self, source: str, reason: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import aiohttp
 
 from ledger.base import Address, Digest
 from ledger.messages import Domain
+from node.bans import Bans
 from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.log import event
@@ -19,7 +20,7 @@ from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, Verdicts, announce
 from node.p2p.book import Book
 from node.p2p.content import Content, PieceSource
-from node.p2p.fetching import SILENT_SECONDS, Bans, Fetcher
+from node.p2p.fetching import SILENT_SECONDS, Fetcher
 from node.p2p.gossip import Gossip, split
 from node.p2p.identity import Identities
 from node.p2p.introductions import Introductions

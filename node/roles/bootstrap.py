@@ -18,53 +18,44 @@ from node.record import Record
 from node.roles.directory import belongs, core, staked, url_of
 from node.roles.member import Member
 from node.roles.pieces import HeldPieces
-from node.shards.bans import Bans
 
 STAKED_TRIED: Final = 32  # nodes with stake whose addresses are looked at, of however many there are
 
 
-def network_of(member: Member, key: LocalAccount, sidecar: Sidecar, url: str, bans: Bans) -> Network:
+def network_of(member: Member, key: LocalAccount, sidecar: Sidecar, url: str) -> Network:
     """The peers of `member` as seen from `url`, where others reach it by HTTP: `sidecar` is to run with it.
 
     Raises: Malformed: the user named a peer that is none.
     """
     named = tuple(map(parse_multiaddr, member.settings.libp2p.peers))
-    rng = random.Random()
-    myself = Myself(
-        account=key,
-        secret=sidecar.listening.secret,
-        endpoint=url,
-        host=urlsplit(url).hostname or None,
-        bootstrap=named,
-    )
+    myself = Myself(key, sidecar.listening.secret, url, urlsplit(url).hostname or None, named)
     return Network(
         link=sidecar,
         myself=myself,
         scope=Scope(member.domain, member.run.id),
         staking=Domain(member.ledger.chain_id, member.ledger.staking),
-        chain=_chain(member.record, rng),
+        chain=_chain(member.record),
         pieces=HeldPieces(member),
         clock=member.clock,
         session=member.peers.session,
         heard=member.told_of,
-        bans=bans,
-        rng=rng,
+        bans=member.bans,
     )
 
 
-def _chain(record: Record, rng: random.Random) -> Chain:
+def _chain(record: Record) -> Chain:
     return Chain(
         belongs=lambda who: belongs(record, who),
         endpoint_of=lambda who: url_of(record, who),
         core=lambda: _addresses(record, core(record)),
-        nodes=lambda: _addresses(record, _some(list(staked(record)), rng)),
+        nodes=lambda: _addresses(record, _some(list(staked(record)))),
         is_open=lambda commitment: commitment in record.unfinished,
         time=lambda: record.head.time,
     )
 
 
-def _some(nodes: list[Address], rng: random.Random) -> list[Address]:
-    return rng.sample(nodes, min(STAKED_TRIED, len(nodes)))
+def _some(nodes: list[Address]) -> list[Address]:
+    return random.sample(nodes, min(STAKED_TRIED, len(nodes)))
 
 
 def _addresses(record: Record, nodes: "list[Address]") -> Iterator[PeerAddress]:

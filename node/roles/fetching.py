@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 
 from ledger.base import Digest
+from node.bans import BANNED, Bans
 from node.errors import Malformed, NotFound
 from node.log import warn
 from node.progress import Progress
 from node.roles.directory import file_holders, url_of
 from node.roles.member import Member
-from node.shards.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.manifest import Manifest
 from node.shards.selection import Selection

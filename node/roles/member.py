@@ -11,6 +11,7 @@ from pathlib import Path
 from ledger.base import Address, CheckpointPublished, Digest, Event, Ledger, Run, Version
 from ledger.errors import LedgerError, Unconfirmed, Unreachable
 from ledger.messages import Domain
+from node.bans import Bans
 from node.clock import Clock
 from node.config import Settings, StateFolder
 from node.errors import Malformed, NodeError, NotFound, SpecMismatch, StoreError
@@ -26,7 +27,6 @@ from node.roles.directory import url_of, weight_holders
 from node.roles.pauses import put_off
 from node.roles.streams import manifest_by_stream
 from node.runspec import RunSpec
-from node.shards.bans import Bans
 from node.shards.client import Downloader
 from node.shards.patch_index import PatchIndex
 from node.shards.patching import Patching

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ledger.base import Address
-from node.shards.bans import Bans
+from node.bans import Bans
 
 BLAMED_SECONDS = 900.0  # after a node last had a URL: longer than one answer takes, and the address may be another's
 MAX_ANNOUNCED = 8192  # URLs of nodes that are remembered; the longest unseen is forgotten first

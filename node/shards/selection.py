@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ledger.base import Address
+from node.bans import Bans
 from node.shards.announcers import Announcers
-from node.shards.bans import Bans
 
 SMOOTHING = 0.3  # of both moving averages
 LEAST_SUCCESS = 0.02

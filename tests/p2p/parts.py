@@ -11,6 +11,7 @@ from eth_account.signers.local import LocalAccount
 
 from ledger.base import Address, Digest
 from ledger.messages import Domain
+from node.bans import Bans
 from node.clock import SystemClock
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PeerAddress, peer_id
@@ -21,7 +22,6 @@ from node.p2p.keys import public_key_of
 from node.p2p.link import MemoryLink, Wire
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
-from node.shards.bans import Bans
 from node.transport import session
 
 STAKING = Domain(31337, Address("0x" + "11" * 20))

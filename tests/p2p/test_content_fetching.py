@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger.base import Address, Digest
+from node.bans import Bans
 from node.errors import NotFound
 from node.p2p.content import PIECE_BYTES, Content, Kind, PieceSource, encode_answer
 from node.p2p.fetching import LEAST_BYTES_PER_SECOND, Fetcher
@@ -15,7 +16,6 @@ from node.p2p.identity import Statement, make_statement
 from node.p2p.link import MemoryLink
 from node.p2p.network import Network
 from node.p2p.protocols import FORWARD, GOSSIP, IDENTITY, PEERS
-from node.shards.bans import Bans
 from tests.p2p.parts import (
     BLOCK_TIME,
     DATA,

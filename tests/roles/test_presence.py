@@ -6,15 +6,16 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ledger.base import Address, Digest, Version
+from node.bans import Bans
 from node.config import Home, Libp2p, Settings
 from node.p2p.addresses import split_endpoint
 from node.p2p.network import Network as Peers
 from node.p2p.standing import read_standing
 from node.roles.directory import url_of
-from node.roles.presence import present
 from node.roles.relay import Relay
-from node.runtime import member_of
 from node.standing import Asked, standing
 from tests.roles.network import TRAINER, Build, Part
 from tests.roles.stage import key, until
@@ -111,7 +112,7 @@ async def test_status_says_who_is_connected_and_who_reached_this_node(build: Bui
     await until(lambda: among(me).having(root) == (other.member.account,), "who has the weights is told")
     url = url_of(me.member.record, other.member.account)
     del me.member.record.endpoints[other.member.account]
-    assert me.member.downloader.sources() == (url,)  # by its heartbeat, where the chain has none
+    assert me.member.weight_urls() == (url,)  # by its heartbeat, where the chain has none
     assert split_endpoint(me.member.record.endpoints[me.member.account])[1] == among(me).link.address
 
 
@@ -121,7 +122,7 @@ async def test_a_node_that_lied_is_not_asked_at_the_url_that_it_announces_next(b
     me, liar = [await network.validator(place) for place in (0, 1)]
     await met(me, liar)
     await me.member.sync()
-    sources, endpoints = me.member.downloader.sources, me.member.record.endpoints
+    sources, endpoints = me.member.weight_urls, me.member.record.endpoints
     (url,) = sources()
 
     me.member.downloader.selection.ban(url, "served a wrong chunk")
@@ -135,6 +136,27 @@ async def test_a_node_that_lied_is_not_asked_at_the_url_that_it_announces_next(b
 
     endpoints[Address(TRAINER.address)] = "http://198.51.100.1/of/another"
     assert sources() == ("http://198.51.100.1/of/another",)
+
+
+async def test_a_node_that_lied_by_streams_is_asked_for_no_weights_and_the_reverse(build: Build) -> None:
+    network = await build(validators=3)
+    network.settings = ON
+    me, one, other = [await network.validator(place) for place in (0, 1, 2)]
+    await met(me, one, other)
+    await me.member.sync()
+    urls = [url_of(me.member.record, part.member.account) for part in (one, other)]
+    assert sorted(me.member.weight_urls()) == sorted(map(str, urls))
+
+    me.member.downloader.selection.ban(str(urls[0]), "served a wrong chunk")
+    assert one.member.account in among(me).bans
+
+    among(me).bans.add(other.member.account, "sent other content")
+    assert me.member.weight_urls() == ()
+    assert dict(Bans(me.member.state.checkpoints / "banned").reasons) == {
+        urls[0]: "served a wrong chunk",
+        one.member.account: f"{urls[0]}: served a wrong chunk",
+        other.member.account: "sent other content",
+    }
 
 
 async def test_a_role_works_on_by_the_chain_and_http_while_its_libp2p_is_killed_again_and_again(build: Build) -> None:
@@ -160,18 +182,16 @@ async def test_a_role_works_on_by_the_chain_and_http_while_its_libp2p_is_killed_
     assert among(validator).standing()["peers"] == []
 
 
-async def test_without_the_package_a_member_has_no_peers_and_says_why(build: Build) -> None:
+async def test_a_role_starts_without_the_package(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.p2p.sidecar.PACKAGE", "no_such_package_is_installed")
     network = await build(validators=1)
-    (account,) = network.validators
-    settings = Settings(Home(network.folder / account.address), network.run, host="127.0.0.1", **ON)
-    async with member_of(network.connect(account), settings) as member:
-        await member.sync()
+    network.settings = ON
+    validator = await network.validator()
 
-        async with present(member, account, "", package="no_such_package_is_installed"):
-            written = member.state.peers
-            await until(lambda: "not installed" in str((read_standing(written) or {}).get("why")), "it is said")
+    written = validator.member.state.peers
+    await until(lambda: "not installed" in str((read_standing(written) or {}).get("why")), "it is said")
 
-            assert member.others.endpoints() == {}
+    assert validator.member.others.endpoints() == {}
 
 
 def test_a_node_that_nobody_can_connect_to_announces_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from aiohttp import web
 
-from node.shards.bans import BANNED, Bans
+from node.bans import BANNED, Bans
 from node.shards.client import Downloader
 from node.shards.selection import Selection
 from node.shards.server import add_routes

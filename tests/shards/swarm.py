@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledger.base import Digest
-from node.shards.bans import Bans
+from node.bans import Bans
 from node.shards.manifest import build
 from tests.shards.checkpoints import contents
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from aiohttp import web
 
 from ledger.base import Address
+from node.bans import Bans
 from node.shards.announcers import BLAMED_SECONDS, MAX_ANNOUNCED, Announcers
-from node.shards.bans import Bans
 from node.shards.store import CheckpointStore
 from node.transport.connections import Connections
 from tests.shards.sources import QUICK, answering, contents, downloader, serving, truth

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.shards.bans import MAX_BANS, Bans
+from node.bans import MAX_BANS, Bans
 
 NOW = 1_000_000.0
 

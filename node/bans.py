@@ -1,4 +1,5 @@
-"""Sources that served wrong bytes, remembered beyond the process: a line of JSON each, at the end of a file."""
+"""Who served wrong bytes, by HTTP or libp2p: URLs, and the nodes that announced them. Remembered beyond the process, a
+line of JSON each at the end of a file."""
 
 import json
 import time
