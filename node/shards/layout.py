@@ -70,22 +70,36 @@ class Layout:
         """A path that nobody else uses, on the same file system."""
         return self.folder / STAGING / uuid.uuid4().hex
 
-    def publish(self, manifest: Manifest, root: Digest, folder: Path) -> Path:
-        """Moves `folder`, which holds the files of `manifest`, to its place among the whole checkpoints."""
-        target = self.whole(root)
+    def make_lasting(self, manifest: Manifest, folder: Path) -> bool:
+        """Has the files of `manifest` in `folder` survive a power cut, before they are published: at 60 GB that takes a
+        while. Whether the folder is still there: others may have published or evicted it meanwhile."""
         try:
             for file in manifest.files:
                 sync(folder / file.name)
-                (folder / file.name).chmod(0o444)  # against slips: these very bytes are served to others
             sync(folder)
+        except FileNotFoundError:
+            if folder.is_dir():  # a file of it has gone, and that nobody does
+                raise
+            return False
+        return True
+
+    def publish(self, manifest: Manifest, root: Digest, folder: Path) -> Path:
+        """Moves `folder`, whose files were made lasting, to its place among the whole checkpoints; `settle` is next."""
+        target = self.whole(root)
+        try:
+            for file in manifest.files:
+                (folder / file.name).chmod(0o444)  # against slips: these very bytes are served to others
             folder.rename(target)
         except OSError:  # another store was first, with the same bytes
             if not target.is_dir():
                 raise
-        sync(target.parent)
         for path in (folder, self.partial(root), self.marks(root)):
             self.remove(path)
         return target
+
+    def settle(self) -> None:
+        """Has what was published survive a power cut."""
+        sync(self.folder / CHECKPOINTS)
 
     def remove(self, path: Path) -> None:
         """Deletes file or folder `path`, if it is there: out of sight by a rename, so that a kill leaves no half."""

@@ -56,9 +56,12 @@ class CheckpointStore:
             try:
                 staged.mkdir()
                 manifest = build(source, progress, staged)
+                self._layout.make_lasting(manifest, staged)
                 with self._held.changing:
                     self._save_manifest(manifest)
-                    return self._publish(manifest, manifest.root, staged).root
+                    holding = self._publish(manifest, manifest.root, staged)
+                self._layout.settle()
+                return holding.root
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
 
@@ -72,7 +75,9 @@ class CheckpointStore:
         """
         with disk(f"cannot publish checkpoint {root.hex()}"):
             while (holding := self._whole(root)) is not None:
-                if self._held.is_intact(root) or self._held.hashed(holding):
+                if holding.folder != self._layout.whole(root):
+                    self._publish_received(holding)
+                elif self._held.is_intact(root) or self._held.hashed(holding):
                     return holding.folder
             return None
 
@@ -217,16 +222,22 @@ class CheckpointStore:
         return was_there
 
     def _whole(self, root: Digest) -> Holding | None:
-        """Where it lies among the whole ones; published now if its last chunk has come."""
+        """Where it lies, among the whole ones or, its last chunk just come, not yet."""
         with self._held.changing:
             holding = self._held.present(root)
-            if holding is None or not holding.whole:
-                return None
-            if holding.folder == self._layout.whole(root):
-                return holding
-            return self._publish(holding.manifest, root, holding.folder)
+            return holding if holding is not None and holding.whole else None
+
+    def _publish_received(self, holding: Holding) -> None:
+        """Moves it among the whole ones, unless that is done, or it was evicted, while the disk took its time."""
+        if not self._layout.make_lasting(holding.manifest, holding.folder):
+            return
+        with self._held.changing:
+            if self._held.present(holding.root) is holding:
+                self._publish(holding.manifest, holding.root, holding.folder)
+        self._layout.settle()
 
     def _publish(self, manifest: Manifest, root: Digest, folder: Path) -> Holding:
+        """Of a folder that was made lasting."""
         placed = self._layout.publish(manifest, root, folder)
         holding = self._held.put(Holding(root, manifest, placed, whole=True), intact=True)
         self._announce(list(holding.digests()))

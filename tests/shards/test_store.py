@@ -6,7 +6,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -240,6 +244,89 @@ def test_others_are_gone_when_some_are_kept(source: Path, tmp_path: Path) -> Non
         store.write_chunk(begun, 0, 0, b"2")
     left = {str(path.relative_to(tmp_path / "store")) for path in (tmp_path / "store").glob("*/*")}
     assert left == {f"checkpoints/{kept.hex()}", f"manifests/{kept.hex()}"}
+
+
+@dataclass
+class SlowDisk:
+    """Whose first sync of a file `weights` lasts until it is told to `go` on."""
+
+    asked: threading.Event = field(default_factory=threading.Event)
+    go: threading.Event = field(default_factory=threading.Event)
+
+    def sync(self, descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "weights":
+            self.asked.set()
+            assert self.go.wait(20)
+        FSYNC(descriptor)
+
+
+FSYNC = os.fsync
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("nothing here says which file a descriptor is of")
+    slow = SlowDisk()
+    monkeypatch.setattr(os, "fsync", slow.sync)
+    yield slow
+    slow.go.set()
+
+
+@pytest.mark.parametrize("received", [False, True])
+def test_others_use_the_store_while_the_disk_takes_its_time_over_what_is_published(
+    source: Path, tmp_path: Path, slow_disk: SlowDisk, received: bool
+) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    manifest, other = build(source), build(checkpoint(tmp_path / "other", config=b"other"))
+
+    def publish() -> Path | None:
+        if not received:
+            return store.complete(store.add(source))
+        root = store.begin(manifest)
+        for file, chunk, data in chunks_of(source):
+            store.write_chunk(root, file, chunk, data)
+        return store.complete(root)
+
+    with ThreadPoolExecutor(2) as threads:
+        publishing = threads.submit(publish)
+        try:
+            assert slow_disk.asked.wait(10)
+            threads.submit(store.begin, other).result(5)
+            threads.submit(store.keep, {manifest.root, other.root}).result(5)
+            assert not publishing.done()
+            assert not (tmp_path / "store" / "checkpoints" / manifest.root.hex()).exists()
+        finally:
+            slow_disk.go.set()
+        folder = publishing.result(10)
+
+    assert folder is not None and contents(folder) == contents(source)
+    assert {path.name[:64] for path in (tmp_path / "store" / "partial").iterdir()} == {other.root.hex()}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_was_evicted_while_the_disk_took_its_time_is_not_published(
+    source: Path, tmp_path: Path, slow_disk: SlowDisk, again: bool
+) -> None:
+    store = CheckpointStore(tmp_path / "store")
+    manifest = build(source)
+    root = store.begin(manifest)
+    for file, chunk, data in chunks_of(source):
+        store.write_chunk(root, file, chunk, data)
+
+    with ThreadPoolExecutor(1) as threads:
+        publishing = threads.submit(store.complete, root)
+        try:
+            assert slow_disk.asked.wait(10)
+            store.keep([])
+            if again:
+                store.begin(manifest)
+        finally:
+            slow_disk.go.set()
+        assert publishing.result(10) is None
+
+    assert list((tmp_path / "store" / "checkpoints").iterdir()) == []
+    assert CheckpointStore(tmp_path / "store").complete(root) is None
 
 
 def test_a_listener_hears_of_manifest_and_chunks_when_they_become_available(source: Path, tmp_path: Path) -> None:
