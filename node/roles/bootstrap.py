@@ -28,34 +28,42 @@ def network_of(member: Member, key: LocalAccount, sidecar: Sidecar, url: str) ->
     Raises: Malformed: the user named a peer that is none.
     """
     named = tuple(map(parse_multiaddr, member.settings.libp2p.peers))
-    myself = Myself(key, sidecar.listening.secret, url, urlsplit(url).hostname or None, named)
+    rng = random.Random()
+    myself = Myself(
+        account=key,
+        secret=sidecar.listening.secret,
+        endpoint=url,
+        host=urlsplit(url).hostname or None,
+        bootstrap=named,
+    )
     return Network(
         link=sidecar,
         myself=myself,
         scope=Scope(member.domain, member.run.id),
         staking=Domain(member.ledger.chain_id, member.ledger.staking),
-        chain=_chain(member.record),
+        chain=_chain(member.record, rng),
         pieces=HeldPieces(member),
         clock=member.clock,
         session=member.peers.session,
         heard=member.told_of,
         bans=member.bans,
+        rng=rng,
     )
 
 
-def _chain(record: Record) -> Chain:
+def _chain(record: Record, rng: random.Random) -> Chain:
     return Chain(
         belongs=lambda who: belongs(record, who),
         endpoint_of=lambda who: url_of(record, who),
         core=lambda: _addresses(record, core(record)),
-        nodes=lambda: _addresses(record, _some(list(staked(record)))),
+        nodes=lambda: _addresses(record, _some(list(staked(record)), rng)),
         is_open=lambda commitment: commitment in record.unfinished,
         time=lambda: record.head.time,
     )
 
 
-def _some(nodes: list[Address]) -> list[Address]:
-    return random.sample(nodes, min(STAKED_TRIED, len(nodes)))
+def _some(nodes: list[Address], rng: random.Random) -> list[Address]:
+    return rng.sample(nodes, min(STAKED_TRIED, len(nodes)))
 
 
 def _addresses(record: Record, nodes: "list[Address]") -> Iterator[PeerAddress]:

@@ -6,8 +6,6 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from ledger.base import Address, Digest, Version
 from node.bans import Bans
 from node.config import Home, Libp2p, Settings
@@ -15,7 +13,9 @@ from node.p2p.addresses import split_endpoint
 from node.p2p.network import Network as Peers
 from node.p2p.standing import read_standing
 from node.roles.directory import url_of
+from node.roles.presence import present
 from node.roles.relay import Relay
+from node.runtime import member_of
 from node.standing import Asked, standing
 from tests.roles.network import TRAINER, Build, Part
 from tests.roles.stage import key, until
@@ -182,16 +182,18 @@ async def test_a_role_works_on_by_the_chain_and_http_while_its_libp2p_is_killed_
     assert among(validator).standing()["peers"] == []
 
 
-async def test_a_role_starts_without_the_package(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.p2p.sidecar.PACKAGE", "no_such_package_is_installed")
+async def test_without_the_package_a_member_has_no_peers_and_says_why(build: Build) -> None:
     network = await build(validators=1)
-    network.settings = ON
-    validator = await network.validator()
+    (account,) = network.validators
+    settings = Settings(Home(network.folder / account.address), network.run, host="127.0.0.1", **ON)
+    async with member_of(network.connect(account), settings) as member:
+        await member.sync()
 
-    written = validator.member.state.peers
-    await until(lambda: "not installed" in str((read_standing(written) or {}).get("why")), "it is said")
+        async with present(member, account, "", package="no_such_package_is_installed"):
+            written = member.state.peers
+            await until(lambda: "not installed" in str((read_standing(written) or {}).get("why")), "it is said")
 
-    assert validator.member.others.endpoints() == {}
+            assert member.others.endpoints() == {}
 
 
 def test_a_node_that_nobody_can_connect_to_announces_nothing(tmp_path: Path) -> None:
