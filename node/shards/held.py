@@ -42,28 +42,29 @@ class Held:
         """Of a verified chunk of any checkpoint, which was hashed."""
         return next((place for each in self._holdings.values() if (place := each.locate(digest)) is not None), None)
 
-    def find(self, digest: bytes) -> Place | None:
-        """Of a verified chunk of any checkpoint, hashed or not."""
-        return next((place for each in self._holdings.values() if (place := each.find(digest)) is not None), None)
-
     def vouch(self, digest: bytes) -> Place | None:
-        """As `locate`, after a chunk that an earlier process left was hashed; its checkpoint is removed if it is wrong.
-        Raises: OSError."""
+        """As `locate`; where that finds nothing, of the first that an earlier process left and that is right, hashed
+        now. A checkpoint is removed where it is wrong. Raises: OSError."""
+        if (place := self.locate(digest)) is not None:
+            return place
         for holding in self._holdings.values():
             for number in holding.numbers(digest):
-                if not holding.hashed[number]:
-                    self._hash_chunk(holding, number, digest)
-        return self.locate(digest)
+                if not holding.hashed[number] and self._is_right(holding, number, digest):
+                    return holding.place(number)
+        return None
 
-    def _hash_chunk(self, holding: Holding, number: int, digest: bytes) -> None:
+    def _is_right(self, holding: Holding, number: int, digest: bytes) -> bool:
+        """Hashes a chunk of a whole checkpoint, which is removed if it is not."""
         try:
-            holding.hashed[number] = blake3(read_place(holding.place(number))).digest() == digest
+            right = blake3(read_place(holding.place(number))).digest() == digest
         except FileNotFoundError:  # another store has evicted it
-            return
-        if not holding.hashed[number]:
+            return False
+        holding.hashed[number] = right
+        if not right:
             with self.changing:
                 if self._holdings.get(holding.root) is holding:
                     self._discard(holding.root)
+        return right
 
     def is_intact(self, root: Digest) -> bool:
         """Whether every byte of it was hashed, and nothing since made that doubtful."""
@@ -101,7 +102,7 @@ class Held:
         holding = self._holdings.get(root)
         if holding is not None and holding.folder.is_dir():
             return holding
-        self._holdings = {other: each for other, each in self._holdings.items() if other != root}
+        self.forget(root)
         return self._adopt(root)
 
     def look_again(self) -> None:

@@ -62,10 +62,6 @@ class Holding:
         """Where a verified chunk with that digest lies, which was hashed."""
         return next((self.place(n) for n in self.numbers(digest) if self.verified[n] and self.hashed[n]), None)
 
-    def find(self, digest: bytes) -> Place | None:
-        """Where a verified chunk with that digest lies, hashed or not."""
-        return next((self.place(number) for number in self.numbers(digest) if self.verified[number]), None)
-
     def bitmap(self) -> bytes:
         """One bit per chunk, set where verified: chunk n is bit n % 8, the least significant first, of byte n // 8."""
         return np.packbits(np.frombuffer(bytes(self.verified), dtype=np.uint8), bitorder="little").tobytes()

@@ -64,11 +64,11 @@ def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes | me
             _write_one(holding, marks, number, data)
 
 
-def copy_known(holding: Holding, marks: Path, locate: Callable[[bytes], Place | None]) -> None:
-    """Takes the chunks that other checkpoints have, where `locate` says. Raises: StoreError."""
+def copy_known(holding: Holding, marks: Path, vouch: Callable[[bytes], Place | None]) -> None:
+    """Takes the chunks that other checkpoints have, where `vouch` says. Raises: StoreError."""
     for index, file in enumerate(holding.manifest.files):
         for chunk, digest in enumerate(file.chunks):
-            place = None if holding.verified[holding.number(index, chunk)] else locate(digest)
+            place = None if holding.verified[holding.number(index, chunk)] else vouch(digest)
             if place is None:
                 continue
             try:

@@ -19,7 +19,12 @@ T = TypeVar("T")
 
 
 class Shelf(Protocol):
-    """What is served of a `CheckpointStore`, or of anything that has chunks. Methods may block but for `locate`."""
+    """What is served of a `CheckpointStore`, or of anything that has chunks.
+
+    Where a chunk lies is asked in three ways: `locate` says what is known without a look at the disk; where that finds
+    nothing, `vouch` hashes what an earlier process left; where the file that either named has gone, `relocate` looks
+    what others have done to the disk. All methods but `locate` may block.
+    """
 
     def manifest_path(self, root: Digest) -> Path: ...
     def have(self, root: Digest) -> bytes: ...

@@ -116,7 +116,7 @@ class CheckpointStore:
             self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
             self._save_manifest(manifest)
             prepare(holding, self._layout.marks(root))
-            copy_known(holding, self._layout.marks(root), self._held.find)
+            copy_known(holding, self._layout.marks(root), self._held.vouch)
             self._held.put(holding)
         self._announce(
             [digest for verified, digest in zip(holding.verified, holding.digests(), strict=True) if verified]

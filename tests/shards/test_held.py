@@ -102,3 +102,34 @@ def test_a_checkpoint_is_not_there_when_it_was_evicted_while_it_was_hashed(tmp_p
     agree, held = hashed(tmp_path, root, lambda _: other.keep([]))
     assert not agree and not held.is_intact(root)
     assert held.present(root) is None
+
+
+def test_a_checkpoint_that_went_after_it_was_hashed_counts_as_intact_no_more(tmp_path: Path, root: Digest) -> None:
+    agree, held = hashed(tmp_path, root, lambda _: None)
+    CheckpointStore(tmp_path / "store").keep([])
+    assert agree and held.present(root) is None
+    assert not held.is_intact(root)
+
+
+def test_a_chunk_is_hashed_once_however_often_an_earlier_process_left_it(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "source", a=b"same", b=b"same", c=b"same")
+    root = CheckpointStore(tmp_path / "store").add(folder)
+    held = Held(Layout(tmp_path / "store"))
+    (digest,) = set(held.get(root).digests())
+
+    assert held.locate(digest) is None
+    assert held.vouch(digest) == (tmp_path / "store" / "checkpoints" / root.hex() / "a", 0, 4)
+    assert held.vouch(digest) == held.locate(digest)
+    assert list(held.get(root).hashed) == [1, 0, 0]
+
+
+def test_a_damaged_checkpoint_is_removed_and_not_copied_from_when_another_is_begun(
+    tmp_path: Path, root: Digest
+) -> None:
+    config = tmp_path / "store" / "checkpoints" / root.hex() / "config"
+    config.chmod(0o644)
+    config.write_bytes(b"[]")
+    store = CheckpointStore(tmp_path / "store")
+    other = store.begin(build(checkpoint(tmp_path / "other", config=b"{}", more=b"new")))
+    assert store.have(other) == b"\x00"
+    assert not config.exists()
