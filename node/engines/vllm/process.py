@@ -20,13 +20,15 @@ from typing import Any
 from node.engines.vllm.messages import START, Abort, Answer, Asked, Done, Failed, Order, Progressed, Settings
 from node.errors import EngineError
 from node.orphans import started
+from node.printed import Printed
 from node.progress import OnProgress
 
 START_SECONDS = 1800.0  # for a model to be read, from a slow disk too
 HANG_SECONDS = 300.0  # without a word while something is asked: reports come twice a second, a long step takes seconds
 LEAVE_SECONDS = 10.0  # for a process that was told to go
 LOOK_SECONDS = 1.0  # between two looks whether anybody still waits for an answer
-LOG_LINES, LOG_BYTES = 5, 1 << 13  # of the log of a process that ended, in the message
+LOG_LINES = 5  # of what a process that ended has printed, in the message
+PRINT_SECONDS = 1.0  # for that to come; ranks that still end, and may print, are not waited for
 OURS = "INTELLECT_NODE_"  # variables that are none of an engine's business: a wallet's password is one
 HOST = "node.engines.vllm.host"
 
@@ -43,22 +45,25 @@ class EngineProcess:
 
         Raises: OSError.
         """
-        self._log = log
         self._patience = patience
         self._numbers = itertools.count(START + 1)
         self._waiting: dict[int, Answers] = {}
         self._lock = threading.Lock()
         self._sending = threading.Lock()  # apart: who hears must not wait for who sends
         self._over: str | None = None
-        with log.open("wb") as output:
+        self._printed = Printed(log)
+        try:
             self._socket, theirs = socket.socketpair()
             life, self._life = os.pipe()
+            output = self._printed.descriptor
             with theirs:
                 self._process = started(
                     [sys.executable, "-P", "-m", HOST, str(theirs.fileno()), str(life)],
                     stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(theirs.fileno(), life),
                     env=_environment(environment), start_new_session=True,
                 )  # fmt: skip
+        finally:
+            self._printed.closed()
         os.close(life)
         of_a_write = struct.pack("ll", int(patience / 2) + 1, 0)  # seconds; an order of any size has two that wait
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, of_a_write)
@@ -133,7 +138,8 @@ class EngineProcess:
         return f"the engine process {how}. {self.last_words()}"
 
     def last_words(self) -> str:
-        return f"Its log is {self._log}" + "".join(f"\n  {line}" for line in _last_lines(self._log))
+        lines = self._printed.last_lines(LOG_LINES, PRINT_SECONDS)
+        return f"Its log is {self._printed.log}" + "".join(f"\n  {line}" for line in lines)
 
     def close(self) -> None:
         """Ends the process, whatever it does."""
@@ -195,15 +201,6 @@ def gather(processes: Sequence[EngineProcess], answers: Answers, progress: OnPro
 
 def _sums(figures: Mapping[EngineProcess, tuple[int, int]]) -> tuple[int, int]:
     return sum(done for done, _ in figures.values()), sum(total for _, total in figures.values())
-
-
-def _last_lines(log: Path) -> list[str]:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOG_BYTES))
-            return file.read(LOG_BYTES).decode(errors="replace").splitlines()[-LOG_LINES:]
-    except OSError:
-        return []
 
 
 def _unheard(_done: int, _total: int) -> None:
