@@ -106,10 +106,7 @@ async def test_a_new_version_is_heard_of_by_everybody() -> None:
 async def test_a_file_comes_by_stream_from_who_offers_it() -> None:
     async with town() as place:
         first = await place.node(1)
-        worker = await place.node(
-            2, GivenPieces({FILE: DATA}), inbound=False,
-            bootstrap=(place.address(first),),
-        )  # fmt: skip
+        worker = await place.node(2, GivenPieces({FILE: DATA}), inbound=False, bootstrap=(place.address(first),))
         await until(lambda: knows(first, worker) and knows(worker, first))
         worker.announce(Offers((FILE,)))
         await until(lambda: bool(first.holders(FILE)))
@@ -149,10 +146,7 @@ async def test_a_relay_asks_only_peers_that_are_connected_and_only_for_content()
 async def test_content_that_is_too_long_or_does_not_fit_together_is_refused() -> None:
     async with town() as place:
         first = await place.node(1)
-        worker = await place.node(
-            2, GivenPieces({FILE: DATA}),
-            bootstrap=(place.address(first),),
-        )  # fmt: skip
+        worker = await place.node(2, GivenPieces({FILE: DATA}), bootstrap=(place.address(first),))
         await until(lambda: knows(first, worker) and knows(worker, first))
 
         with pytest.raises(NotFound):
