@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli import devnet, journal, queries, roles, runs, stake, wallet
+from cli import checkpoints, devnet, journal, queries, rewards, roles, rollouts, runs, stake, wallet
 from cli.errors import BUG, FAILED, USAGE
 
 app = typer.Typer(
@@ -24,6 +24,9 @@ app.add_typer(stake.app, name="stake")
 app.add_typer(journal.app, name="journal")
 app.add_typer(runs.app, name="run")
 queries.register(app)
+app.add_typer(rewards.app, name="rewards")
+app.add_typer(rollouts.app, name="rollouts")
+app.add_typer(checkpoints.app, name="checkpoints")
 
 
 def _version(wanted: bool) -> None:

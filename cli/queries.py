@@ -1,4 +1,4 @@
-"""Commands that ask: status, rewards, rollouts, checkpoints, paths; and the small ones beside them."""
+"""Commands of the top level that ask, status above all; and the small ones beside them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +9,9 @@ from cli.display import show as show_result
 from cli.errors import FAILED, OK, reported
 from cli.options import (
     MAX_TOKENS,
-    REPLACE,
     AllowPrivate,
     DeploymentFile,
     EngineName,
-    Force,
     Gpus,
     HomeFolder,
     Json,
@@ -31,12 +29,6 @@ from cli.options import (
 
 if TYPE_CHECKING:
     from ledger.base import Ledger
-
-rewards = typer.Typer(help="See and claim what was earned.", no_args_is_help=True)
-rollouts = typer.Typer(help="Look into rollout files.", no_args_is_help=True)
-checkpoints = typer.Typer(help="List and export versions of the weights.", no_args_is_help=True)
-
-RolloutFile = Annotated[Path, typer.Argument(help="A rollout file, as a worker or validator keeps it.")]
 
 
 @reported
@@ -74,46 +66,6 @@ def status(
         show_standing(found)
 
 
-@rewards.command()
-@reported
-def show(
-    wallet: Wallet,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """Show settled rewards that were not claimed yet."""
-    from ledger import keys
-
-    place = home_of(home)
-    provider = keys.address(keys.resolve(wallet, place.wallets))
-    amount = asked(rpc, deployment, place, lambda ledger: ledger.rewards(provider))
-    show_result({"provider": provider, "rewards": str(amount)}, json)
-
-
-@rewards.command()
-@reported
-def claim(
-    wallet: Wallet,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    home: HomeFolder = None,
-    password_file: PasswordFile = None,
-    json: Json = False,
-) -> None:
-    """Claim settled rewards to the wallet."""
-    from node.roles.claiming import claim_rewards
-
-    place = home_of(home)
-    account = unlock(wallet, place, password_file)
-    amount = asked(rpc, deployment, place, claim_rewards, account)
-    if not amount:
-        why = "no pay is settled for this wallet yet, or all was claimed; `intellect-node status` shows its work"
-        typer.echo(f"nothing to claim: {why}", err=True)
-    show_result({"provider": account.address, "claimed": str(amount)}, json)
-
-
 @reported
 def faucet(
     wallet: Wallet,
@@ -136,135 +88,6 @@ def faucet(
 
     balance = asked(rpc, deployment, place, work, account)
     show_result({"address": account.address, "tokens": str(balance)}, json)
-
-
-@rollouts.command(name="show")
-@reported
-def show_rollouts(
-    file: RolloutFile,
-    run: RunId,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """Show the rollouts in a file: lengths, reward, how each ended."""
-    from node.queries import read_record, read_rollouts
-    from node.rollouts.rollout import FINISH_EOS
-
-    spec, _ = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
-    rows = [
-        {
-            "group": rollout.group,
-            "index": rollout.index,
-            "prompt_tokens": len(rollout.prompt_ids),
-            "output_tokens": len(rollout.output_ids),
-            "reward": rollout.reward,
-            "finish": "eos" if rollout.finish == FINISH_EOS else "length",
-        }
-        for rollout in read_rollouts(spec, file)
-    ]
-    show_result(rows, json)
-
-
-@rollouts.command()
-@reported
-def export(
-    file: RolloutFile,
-    out: Annotated[Path, typer.Argument(help="Parquet file to write.")],
-    run: RunId,
-    force: Force = False,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """Export a rollout file as Parquet."""
-    from node.files import require_new
-    from node.queries import export_rollouts, read_record
-
-    if not force:
-        require_new(out, REPLACE)
-    spec, record = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
-    rows = export_rollouts(spec, record, file, out)
-    show_result({"file": str(out), "rows": rows}, json)
-
-
-@checkpoints.command(name="list")
-@reported
-def list_checkpoints(
-    run: RunId,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """List the published versions."""
-    from node.queries import read_record
-
-    _, record = asked(rpc, deployment, home_of(home), lambda ledger: read_record(ledger, run))
-    rows = [
-        {"version": c.version, "root": c.manifest_root.hex(), "block": c.block.number, "time": c.block.time}
-        for c in record.checkpoints
-    ]
-    show_result(rows, json, "no versions yet: the trainer has published none")
-
-
-@checkpoints.command(name="export")
-@reported
-def export_checkpoint(
-    version: Annotated[int, typer.Argument(help="Version to fetch.")],
-    folder: Annotated[Path, typer.Argument(help="Folder to write; transformers loads it.")],
-    run: RunId,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    allow_private: AllowPrivate = False,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """Export a version as a folder that transformers loads."""
-    from node.exports import export_checkpoint as fetch
-
-    place = home_of(home)
-
-    def say(line: str) -> None:
-        typer.echo(line, err=True)
-
-    asked(rpc, deployment, place, lambda ledger: fetch(ledger, run, version, folder, place, allow_private, say))
-    show_result({"version": version, "folder": str(folder)}, json)
-
-
-@checkpoints.command(name="examine")
-@reported
-def examine_checkpoint(
-    version: Annotated[int, typer.Argument(help="Version to examine.")],
-    run: RunId,
-    rpc: Rpc = None,
-    deployment: DeploymentFile = None,
-    samples: Annotated[int, typer.Option("--samples", help="Answers to each held-out prompt.", min=1, max=1024)] = 4,
-    engine: EngineName = "auto",
-    threads: Threads = None,
-    gpus: Gpus = None,
-    tensor_parallel: TensorParallel = 1,
-    allow_private: AllowPrivate = False,
-    home: HomeFolder = None,
-    json: Json = False,
-) -> None:
-    """Measure a version's mean reward on the run's held-out prompts."""
-    from node.examination import examine_checkpoint as examine
-
-    place, choice = home_of(home), engine_of(engine, threads, gpus, tensor_parallel)
-
-    def say(line: str) -> None:
-        typer.echo(line, err=True)
-
-    found = asked(
-        rpc,
-        deployment,
-        place,
-        lambda ledger: examine(ledger, run, version, samples, choice, place, allow_private, say),
-    )
-    show_result(found, json)
 
 
 @reported
@@ -339,6 +162,3 @@ def purge(
 def register(app: typer.Typer) -> None:
     for command in (status, faucet, verify, paths, purge):
         app.command()(command)
-    app.add_typer(rewards, name="rewards")
-    app.add_typer(rollouts, name="rollouts")
-    app.add_typer(checkpoints, name="checkpoints")
