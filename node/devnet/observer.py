@@ -29,11 +29,13 @@ from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.errors import Malformed, NotFound
 from node.log import amount_text
 from node.peers.client import PeerClient
+from node.reading import Reader
 from node.record import Record
 from node.roles.directory import file_holders, url_of, validators, weight_sources
 from node.rollouts.file import decode_file, require_root, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
+from node.shards.bitmaps import is_whole
 from node.shards.manifest import MAX_MANIFEST_BYTES, Manifest
 from node.verdicts import Check, Rejected
 
@@ -51,6 +53,7 @@ class Observer:
     peers: PeerClient
     names: dict[Address, str]
     say: Say
+    reader: Reader = field(init=False)
     started: float = field(default_factory=time.monotonic)
     files: dict[Digest, tuple[Rollout, ...]] = field(default_factory=dict)
     findings: dict[Digest, Rejected] = field(default_factory=dict)
@@ -59,9 +62,12 @@ class Observer:
     holders: dict[Version, set[Address]] = field(default_factory=dict)
     chunks: dict[Digest, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.reader = Reader(self.ledger, self.record)
+
     async def look(self) -> None:
         """Reads what is new on chain, says it, and fetches what it refers to."""
-        for event in await self.record.sync(self.ledger):
+        for event in await self.reader.sync():
             line = self._line(event)
             if line:
                 self._say(line)
@@ -172,8 +178,7 @@ class Observer:
             if who in holders or url is None:
                 continue
             try:
-                held = sum(byte.bit_count() for byte in await self.peers.have(url, root))
-                if chunks is not None and held >= chunks:
+                if chunks is not None and is_whole(await self.peers.have(url, root), chunks):
                     holders.add(who)
             except (NotFound, Malformed):
                 continue

@@ -9,6 +9,7 @@ from node.errors import Malformed, NotFound, StoreError
 from node.p2p.announcements import MAX_COMMITMENTS, Held, Offers
 from node.roles.member import Member
 from node.rollouts.store import RolloutStore
+from node.shards.bitmaps import is_whole
 
 TELLING_SECONDS: Final = 5.0  # between two looks at what there is to tell
 TOLD_AGAIN_SECONDS: Final = 120.0  # for those who came later
@@ -57,8 +58,7 @@ class Announcing:
         if root is None or manifest is None:
             return
         bitmap = member.checkpoints.have(root)
-        count = sum(byte.bit_count() for byte in bitmap)
-        told = root, count == manifest.chunks
-        if count and told != self.held:  # not each chunk: every node of the run hears it
+        told = root, is_whole(bitmap, manifest.chunks)
+        if any(bitmap) and told != self.held:  # not each chunk: every node of the run hears it
             self.held = told
             member.others.announce(Held(root, manifest.chunks, bitmap))

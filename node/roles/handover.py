@@ -14,7 +14,7 @@ from node.progress import Progress
 from node.roles.directory import file_receivers, url_of
 from node.roles.member import Member
 from node.rollouts.store import RolloutStore
-from node.shards.holding import whole_bitmap
+from node.shards.bitmaps import is_whole
 from node.shards.manifest import CHUNK_BYTES
 
 FIRST_PAUSE_SECONDS = 0.5  # between two tries; doubled each time
@@ -74,14 +74,14 @@ class Handover:
         began = moved = clock.monotonic()
         had = b""
         try:
-            root = (await asyncio.to_thread(self.member.singles.add, path)).root
+            manifest = await asyncio.to_thread(self.member.singles.add, path)
         except OSError:  # it is only in memory any more
             return False
         while clock.monotonic() - moved < (MOVE_SECONDS if had else BEGIN_SECONDS):
             if self.member.record.is_final(commitment):
                 return True
-            has = await self._had_by(who, root)
-            if has == whole_bitmap(size):
+            has = await self._had_by(who, manifest.root)
+            if is_whole(has, manifest.chunks):
                 self._handed_over(who, commitment, bytes=size, seconds=clock.monotonic() - began)
                 return True
             if has != had:

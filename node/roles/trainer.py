@@ -26,6 +26,7 @@ from node.roles.accepting import AcceptedGroups
 from node.roles.directory import url_of
 from node.roles.member import Member
 from node.roles.refusals import Refusals
+from node.shards.bitmaps import is_whole
 from node.training.batch import BatchRule, TrainingGroup
 from node.training.step import Learner, StepReport
 
@@ -226,7 +227,7 @@ class Trainer:
         if not self.member.record.checkpoints:
             return  # the run was ended before it had any version
         root = self.member.record.checkpoints[-1].manifest_root
-        chunks = sum(len(file.chunks) for file in self.member.checkpoints.manifest(root).files)
+        chunks = self.member.checkpoints.manifest(root).chunks
         waiting = {url for relay in self.member.record.relays if (url := url_of(self.member.record, relay))}
         deadline = self.member.clock.monotonic() + HANDOVER_SECONDS
         while waiting and self.member.clock.monotonic() < deadline:
@@ -239,4 +240,4 @@ class Trainer:
             bitmap = await self.member.peers.have(url, root)
         except (NotFound, Malformed):
             return False
-        return sum(byte.bit_count() for byte in bitmap) >= chunks
+        return is_whole(bitmap, chunks)

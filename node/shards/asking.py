@@ -38,7 +38,7 @@ class Asker:
         return await asyncio.to_thread(Manifest.parse, bytes(data))
 
     async def have(self, source: str, root: Digest, chunks: int) -> bytes | None:
-        """Its bitmap of the checkpoint's verified chunks (`Holding.bitmap`)."""
+        """Its bitmap of the checkpoint's verified chunks."""
         room = memoryview(bytearray(-(-chunks // 8)))
         bitmap = await self._get(source, f"have/{root.hex()}", room, exact=True)
         return None if bitmap is None else bytes(bitmap)

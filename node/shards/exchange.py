@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from node.shards.bitmaps import has
 from node.shards.selection import Selection
 from node.shards.sharing import Parts
-from node.shards.wanted import Flight, Kind, Pace, Wanted, has
+from node.shards.wanted import Flight, Kind, Pace, Wanted
 
 UNPROVEN_AT_ONCE = 2  # requests, of `Pace.parallel`, once somebody has sent a chunk: strangers may all stall
 DRAWN_FROM = 8  # unproven sources at a time

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
-import numpy as np
-
 from ledger.base import Digest
+from node.shards.bitmaps import packed
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 
 Place = tuple[Path, int, int]  # (file, offset, length), in bytes
@@ -63,11 +62,5 @@ class Holding:
         return next((self.place(n) for n in self.numbers(digest) if self.verified[n] and self.hashed[n]), None)
 
     def bitmap(self) -> bytes:
-        """One bit per chunk, set where verified: chunk n is bit n % 8, the least significant first, of byte n // 8."""
-        return np.packbits(np.frombuffer(bytes(self.verified), dtype=np.uint8), bitorder="little").tobytes()
-
-
-def whole_bitmap(size: int) -> bytes:
-    """The bitmap of one file of `size` bytes, alone in its manifest, where nothing is missing."""
-    chunks = -(-size // CHUNK_BYTES)
-    return np.packbits(np.ones(chunks, dtype=np.uint8), bitorder="little").tobytes()
+        """Of the verified chunks."""
+        return packed(self.verified)

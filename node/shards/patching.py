@@ -16,6 +16,7 @@ from itertools import groupby, pairwise
 from ledger.base import Digest
 from node.errors import Malformed, NotFound, StoreError
 from node.log import event, warn
+from node.shards.bitmaps import has
 from node.shards.client import Downloader
 from node.shards.layout import disk
 from node.shards.patch_applying import Link, Piece, WrongPatch, pieces
@@ -141,7 +142,7 @@ class Patching:
     def _missing_bytes(self, root: Digest) -> int:
         manifest, have = self.downloader.store.manifest(root), self.downloader.store.have(root)
         lengths = (file.length(chunk) for file in manifest.files for chunk in range(len(file.chunks)))
-        return sum(length for n, length in enumerate(lengths) if not have[n // 8] >> n % 8 & 1)
+        return sum(length for n, length in enumerate(lengths) if not has(have, n))
 
     async def _apply(self, chain: Sequence[Found]) -> None:
         """Writes what the patches make into the store, and vouches for them from now on.

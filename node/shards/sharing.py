@@ -16,7 +16,8 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from node.shards.wanted import Flight, Kind, has
+from node.shards.bitmaps import has, unpacked
+from node.shards.wanted import Flight, Kind
 
 LEAST_WAITS = 3  # in vain, before a member is dismissed that has handed on less than that
 
@@ -78,7 +79,7 @@ class Parts:
 
     def sort(self, numbers: Sequence[int]) -> dict[Kind, list[int]]:
         """Chunks by why they are asked for, the next one last."""
-        bits = {each: _unpacked(bitmap, len(self.keys)) for each, bitmap in self.bitmaps.items()}
+        bits = {each: unpacked(bitmap, len(self.keys)) for each, bitmap in self.bitmaps.items()}
         self._whole = {each for each, held in bits.items() if held.all()}
         nobody = np.zeros(len(self.keys), np.int64)
         held = sum(bits.values(), nobody)
@@ -109,7 +110,3 @@ class Parts:
 
     def _hands_on(self, member: str) -> bool:
         return self._waits[member] < max(LEAST_WAITS, self._handed_on[member])
-
-
-def _unpacked(bitmap: bytes, chunks: int) -> Numbers:
-    return np.unpackbits(np.frombuffer(bitmap, np.uint8), count=chunks, bitorder="little").astype(np.int64)

@@ -165,7 +165,7 @@ class CheckpointStore:
         return path
 
     def have(self, root: Digest) -> bytes:
-        """Bitmap of verified chunks (`Holding.bitmap`). Raises: NotFound."""
+        """Bitmap of verified chunks. Raises: NotFound."""
         return self._held.get(root).bitmap()
 
     def locate(self, digest: bytes) -> Place | None:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
+from node.shards.bitmaps import has
 from node.shards.manifest import Manifest
 
 
@@ -72,7 +73,7 @@ class Flight:
 
 
 def missing_of(manifest: Manifest, have: bytes) -> list[Wanted]:
-    """What `have` lacks (`Holding.bitmap`), ascending; of equal chunks the first."""
+    """What the bitmap `have` lacks, ascending; of equal chunks the first."""
     first: dict[bytes, tuple[int, int, int, int]] = {}
     in_all: dict[bytes, int] = {}
     number = -1
@@ -85,8 +86,3 @@ def missing_of(manifest: Manifest, have: bytes) -> list[Wanted]:
     return [
         Wanted(n, index, chunk, digest, length, in_all[digest]) for digest, (n, index, chunk, length) in first.items()
     ]
-
-
-def has(bitmap: bytes, number: int) -> bool:
-    """Whether chunk `number` is in it (`Holding.bitmap`)."""
-    return number // 8 < len(bitmap) and bool(bitmap[number // 8] >> number % 8 & 1)
