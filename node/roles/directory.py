@@ -52,9 +52,14 @@ def validators(record: Record, me: Address) -> dict[Address, str]:
 
 
 def file_holders(record: Record, node: Address, me: Address) -> tuple[str, ...]:
-    """Who may hold a rollout file of `node`: itself, which made it, then validators and trainer."""
+    """Who may hold a rollout file of `node`: itself, which made it, then validators and trainer, each once."""
+    return tuple(dict.fromkeys(url for _, url in announced_holders(record, node, me)))
+
+
+def announced_holders(record: Record, node: Address, me: Address) -> Iterator[tuple[Address, str]]:
+    """As `file_holders`, with who announced each."""
     params = record.run.params
-    return tuple(dict.fromkeys(url for _, url in _urls(record, (node, *params.validators, params.trainer), me)))
+    return _urls(record, (node, *params.validators, params.trainer), me)
 
 
 def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:

@@ -14,11 +14,9 @@ from functools import partial
 from pathlib import Path
 
 from ledger.base import Digest
-from node.bans import BANNED, Bans
 from node.errors import Malformed, NotFound
-from node.log import warn
 from node.progress import Progress
-from node.roles.directory import file_holders, url_of
+from node.roles.directory import announced_holders, url_of
 from node.roles.member import Member
 from node.shards.client import Downloader
 from node.shards.manifest import Manifest
@@ -32,7 +30,6 @@ LEAST_SECONDS, LEAST_BYTES_PER_SECOND = (
     60.0,
     500e3,
 )  # a file that comes more slowly is left for now; what came of it stays
-MAX_LIARS = 4096  # remembered; the longest known is forgotten first
 
 
 @dataclass(slots=True)
@@ -47,7 +44,10 @@ class Fetching:
     least_seconds: float = LEAST_SECONDS
     least_bytes_per_second: float = LEAST_BYTES_PER_SECOND
     rng: random.Random = field(default_factory=random.Random)
-    liars: dict[str, str] = field(default_factory=dict)  # by URL, and why; never asked again
+    selection: Selection = field(init=False)  # what is known of holders
+
+    def __post_init__(self) -> None:
+        self.selection = Selection(self.rng, self.member.clock.monotonic, self.member.bans)
 
     async def offer(
         self, commitment: Digest, name: str, limit: int, but: Collection[str]
@@ -83,12 +83,10 @@ class Fetching:
         store = await asyncio.to_thread(CheckpointStore, self._place(commitment))
         member = self.member
         await asyncio.to_thread(store.remember, manifest)
-        bans = await asyncio.to_thread(Bans, store.folder / BANNED)
-        selection = Selection(self.rng, member.clock.monotonic, bans)
         pace = replace(member.downloader.pace, parallel=CHUNKS_AT_ONCE, patience_seconds=self.chunk_seconds)
         holders = partial(self.holders, commitment)
         me = partial(url_of, member.record, member.account)  # who fetches at the same time shares the work
-        fetching = Downloader(store, member.connections, holders, selection, member.clock, pace, me=me)
+        fetching = Downloader(store, member.connections, holders, self.selection, member.clock, pace, me=me)
         try:
             with (
                 member.shelves.holding(store),
@@ -99,25 +97,19 @@ class Fetching:
                 return await asyncio.to_thread((folder / manifest.files[0].name).read_bytes)
         except (NotFound, OSError):  # TimeoutError is one
             return None
-        finally:
-            for url, reason in selection.banned.items():
-                self.blame(url, reason, commitment)
 
     def holders(self, commitment: Digest) -> list[str]:
-        """Who may hold the file and has not lied, the worker first."""
+        """Who may hold the file and is not banned, the worker first."""
         member = self.member
         node = member.record.submissions[commitment].made.node
-        holders = [url for url in file_holders(member.record, node, member.account) if url not in self.liars]
+        announced = self.selection.of_nodes(announced_holders(member.record, node, member.account))
+        holders = [url for url in announced if url not in member.bans]
         self.rng.shuffle(holders)
         return sorted(holders, key=lambda url: url != url_of(member.record, node))
 
     def blame(self, url: str, reason: str, commitment: Digest) -> None:
-        """Remembers that it lied, which is said once."""
-        if url not in self.liars:
-            warn("a holder lied about a file and is not asked again", url=url, commitment=commitment, reason=reason)
-        self.liars[url] = reason
-        if len(self.liars) > MAX_LIARS:
-            del self.liars[next(iter(self.liars))]
+        """Bans it, and the node that announced it, which is said once."""
+        self.selection.ban(url, f"file {commitment.hex()}: {reason}")
 
     def forget(self, commitment: Digest) -> None:
         """Deletes what has come of the file. Blocking."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ledger.base import Address
 from node.bans import Bans
+from node.log import warn
 
 BLAMED_SECONDS = 900.0  # after a node last had a URL: longer than one answer takes, and the address may be another's
 MAX_ANNOUNCED = 8192  # URLs of nodes that are remembered; the longest unseen is forgotten first
@@ -32,10 +33,13 @@ class Announcers:
         return tuple(dict.fromkeys(url for url, _ in allowed))
 
     def ban(self, url: str, reason: str) -> None:
-        """Bans `url`, and the nodes that had it lately."""
-        self.bans.add(url, reason)
+        """Bans `url`, and the nodes that had it lately, which is said once."""
         after = self.now() - BLAMED_SECONDS
-        for node in [node for (seen, node), at in self._seen.items() if seen == url and at >= after]:
+        nodes = [node for (seen, node), at in self._seen.items() if seen == url and at >= after]
+        if url not in self.bans:
+            warn("a source sent wrong bytes and is not asked again", url=url, nodes=nodes, reason=reason)
+        self.bans.add(url, reason)
+        for node in nodes:
             self.bans.add(node, f"{url}: {reason}")
 
     def _note(self, pair: tuple[str, Address]) -> None:

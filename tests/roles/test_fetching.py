@@ -61,6 +61,10 @@ async def asking(network: Network, place: int) -> Part:
     return validator
 
 
+def banned(part: Part) -> set[str]:
+    return set(part.member.bans.reasons)
+
+
 def name_of(commitment: Digest) -> str:
     return f"{commitment.hex()}.rollouts"
 
@@ -148,8 +152,34 @@ async def test_who_sends_a_wrong_chunk_is_not_asked_again_and_the_others_are(bui
         assert await validator.role.intake.fetch(commitment)
 
     assert validator.role.intake.store.get(commitment) == data
-    assert list(validator.role.intake.fetching.liars) == [liar]
+    assert banned(validator) == {liar, network.validators[0].address}
     assert liar not in validator.role.intake.fetching.holders(commitment)
+
+
+async def test_who_lied_about_a_file_is_not_asked_at_another_url_either_nor_by_the_next_process(
+    build: Build, large: RunSpec
+) -> None:
+    network, data = await build(validators=2, spec=large), rollouts(17)
+    worker, commitment = await committed(network, data)
+    worker.member.uplink.bytes_per_second = 8e6
+    lying = network.connect(network.validators[0])
+    pieces = chunks_of(data)
+    wrong = manifest_of(data, name_of(commitment)), lambda digest: bytes(len(pieces[digest]))
+    async with holder(*wrong) as first, holder(*wrong) as second:
+        await lying.set_endpoint(first)
+        validator = await asking(network, 1)
+        assert await validator.role.intake.fetch(commitment)
+        assert banned(validator) == {first, network.validators[0].address}
+
+        await lying.set_endpoint(second)
+        await validator.member.sync()
+        url = validator.member.record.endpoints[worker.member.account]
+        assert validator.role.intake.fetching.holders(commitment) == [url]
+
+        await validator.stop()
+        network.parts.remove(validator)
+        again = await asking(network, 1)
+        assert again.role.intake.fetching.holders(commitment) == [url]
 
 
 async def test_who_gives_a_manifest_of_another_file_is_not_asked_again_and_the_file_is_had(
@@ -166,8 +196,8 @@ async def test_who_gives_a_manifest_of_another_file_is_not_asked_again_and_the_f
         assert await validator.role.intake.fetch(commitment)
 
     assert validator.role.intake.store.get(commitment) == data
-    assert "do not hash to the committed root" in validator.role.intake.fetching.liars[liar]
-    assert list(validator.role.intake.fetching.liars) == [liar]
+    assert "do not hash to the committed root" in validator.member.bans.reasons[liar]
+    assert banned(validator) == {liar, worker.account.address}
 
 
 async def test_who_names_chunks_that_nobody_has_holds_up_nobody(build: Build, large: RunSpec) -> None:
@@ -200,7 +230,7 @@ async def test_who_drips_chunks_of_another_file_holds_up_nobody(build: Build, la
             pass
 
     assert validator.role.intake.store.get(commitment) == data
-    assert fetching.liars == {}  # its file was left before it was whole, and so not known to be false
+    assert banned(validator) == set()  # its file was left before it was whole, and so not known to be false
 
 
 @pytest.mark.parametrize(
@@ -225,7 +255,7 @@ async def test_who_gives_a_manifest_of_anything_else_is_not_asked_again(
         validator = await asking(network, 0)
         assert not await validator.role.intake.fetch(commitment)
     assert not validator.role.intake.fetching.begun()
-    assert list(validator.role.intake.fetching.liars) == [odd]
+    assert banned(validator) == {odd, worker.account.address}
 
 
 @pytest.mark.slow
@@ -318,7 +348,7 @@ async def test_a_file_that_the_disk_changed_is_not_handed_out(build: Build, larg
 
     assert not await validator.role.intake.fetch(commitment)
 
-    assert validator.role.intake.fetching.liars == {}  # it was the disk, and its holder noticed
+    assert banned(validator) == set()  # it was the disk, and its holder noticed
     assert not path.exists()
 
 
