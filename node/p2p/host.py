@@ -139,7 +139,7 @@ class Host:
     async def report(self) -> None:
         while True:
             await trio.sleep(ALIVE_SECONDS)
-            await self.reports.send(Alive(len(self.switch.connections), self.switch.refused))
+            await self.reports.send(Alive())
 
     def obey(self, order: Order) -> None:
         match order:

@@ -76,10 +76,9 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The first connection with `peer`, whose address is `address`."""
+    """The first connection with `peer`."""
 
     peer: str
-    address: str
     dialled: bool
 
 
@@ -114,10 +113,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Every second: the process is not stuck. `refused` counts connections that no limit had room for."""
-
-    connections: int
-    refused: int
+    """Every second: the process is not stuck."""
 
 
 Order = Start | Dial | Admit | Drop | Ask | Reply

@@ -157,7 +157,7 @@ class Sidecar:
                 self.address, self.reason = self.listening.address, None
                 event("libp2p on", peer=peer, port=self.address.port)
                 self._listener.ready()
-            case Opened(peer, _, dialled):
+            case Opened(peer, dialled):
                 self._listener.opened(peer, dialled)
             case Closed(peer):
                 self._listener.closed(peer)

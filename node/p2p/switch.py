@@ -58,7 +58,6 @@ class Switch:
     handshakes: Rates = field(init=False)  # by address
     requests: Rates = field(init=False)  # by node
     frames: Rates = field(init=False)  # by node
-    refused: int = 0
 
     def __post_init__(self) -> None:
         self.handshakes = Rates(HANDSHAKES_PER_SECOND, HANDSHAKES_BURST, MAX_ADDRESSES, trio.current_time)
@@ -78,7 +77,6 @@ class Switch:
                 continue
             address = _address_of(stream)
             if self._full(address) or not self.handshakes.of(address).take() or not await self._make_room(address):
-                self.refused += 1
                 await trio.aclose_forcefully(stream)
                 continue
             self.shaking[stream] = address
@@ -170,7 +168,7 @@ class Switch:
                 if other.admitted.is_set():
                     self._admit(connection, other.node)
             if not same:
-                await self.tell(Opened(connection.peer, connection.address, connection.dialled))
+                await self.tell(Opened(connection.peer, connection.dialled))
             await connection.serve(self.handler, task_status)
         except REFUSALS:
             pass  # which is this connection's end

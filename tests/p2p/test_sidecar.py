@@ -69,8 +69,8 @@ def test_what_the_node_and_its_process_tell_each_other_reads_back() -> None:
         (b'{"kind": "Start", "allow_private": true}', b""),  # an order, not a report
         (b'{"kind": "Ready", "peer": "a"}', b"a body"),
         (b'{"kind": "Ready", "peer": 1}', b""),
-        (b'{"kind": "Alive", "connections": true, "refused": 0}', b""),
-        (b'{"kind": "Alive", "connections": "1", "refused": 0}', b""),
+        (b'{"kind": "Failed", "number": true, "reason": "a"}', b""),
+        (b'{"kind": "Failed", "number": "1", "reason": "a"}', b""),
         (b'{"kind": "Ready", "peer": "a", "more": 1}', b""),
         (b"[" * 10_000, b""),
     ],

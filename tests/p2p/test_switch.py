@@ -22,7 +22,6 @@ def test_one_address_shakes_hands_only_so_often(scenes: dict[str, Any]) -> None:
     found = scenes["knocking"]
 
     assert HANDSHAKES_BURST <= found["taken"] <= HANDSHAKES_BURST + HANDSHAKES_PER_SECOND * found["seconds"] + 1
-    assert found["refused"] == 100 - found["taken"]
 
 
 def test_a_few_addresses_do_not_keep_everybody_else_out(scenes: dict[str, Any]) -> None:
