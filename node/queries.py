@@ -11,6 +11,7 @@ from ledger.disk import refusal
 from node.config import Home, StateFolder
 from node.errors import ConfigError, Malformed
 from node.files import disk_refused, locked
+from node.reading import Reader
 from node.record import Record
 from node.roles.registration import stake_per_node
 from node.rollouts import export
@@ -27,7 +28,7 @@ async def read_record(ledger: Ledger, run: int) -> tuple[RunSpec, Record]:
     """The run's spec and record up to the last confirmed block. Raises: ConfigError, SpecMismatch, Unreachable."""
     found, spec = await open_run(ledger, run)
     record = Record(found)
-    await record.sync(ledger)
+    await Reader(ledger, record).sync()
     return spec, record
 
 

@@ -19,6 +19,7 @@ from ledger.devnet import Anvil
 from node.devnet.cast import Cast, Player
 from node.launch import Plan, default_pot
 from node.models.resolve import resolve
+from node.reading import Reader
 from node.record import Record
 from node.runspec import RunSpec, WindowsSpec
 
@@ -116,7 +117,7 @@ class Killing:
         finally:
             reviving.cancel()
             await asyncio.gather(reviving, return_exceptions=True)
-        await self.outcome.record.sync(self.outcome.ledger)
+        await Reader(self.outcome.ledger, self.outcome.record).sync()
         self.outcome.seconds = time.monotonic() - started
 
     async def _start(self, name: str) -> None:
@@ -169,7 +170,7 @@ class Killing:
 
     async def _tell(self, total: int) -> None:
         record = self.outcome.record
-        await record.sync(self.outcome.ledger)
+        await Reader(self.outcome.ledger, record).sync()
         states = Counter(submission.state.name.lower() for submission in record.submissions.values())
         said = ", ".join(f"{name} {number}" for name, number in states.items())
         self.say(f"{total} kills, version {record.latest}, submissions: {said or 'none'}")

@@ -20,6 +20,7 @@ from node.p2p.announcements import Announcement, NewVersion, Verdicts
 from node.p2p.others import Alone, Others
 from node.peers.client import PeerClient
 from node.progress import Progress
+from node.reading import Reader
 from node.record import Record
 from node.roles.base_model import require_model
 from node.roles.chronicle import Chronicle
@@ -59,6 +60,7 @@ class Member:
     clock: Clock
     uplink: Uplink = field(default_factory=Uplink)  # what is served and what is handed over share it
     singles: Singles = field(default_factory=Singles)  # rollout files, handed out by chunks
+    reader: Reader = field(init=False)
     shelves: Shelves = field(init=False)  # all whose chunks others can have here
     downloader: Downloader = field(init=False)
     patching: Patching = field(init=False)
@@ -73,7 +75,7 @@ class Member:
     chronicle: Chronicle = field(init=False)
 
     def __post_init__(self) -> None:
-        self.record.clock = self.clock
+        self.reader = Reader(self.ledger, self.record, self.clock)
         base = Digest(bytes.fromhex(self.spec.model.manifest_root))
         selection = Selection(random.Random(), self.clock.monotonic, self.bans)
         self.downloader = Downloader(
@@ -106,7 +108,7 @@ class Member:
     async def sync(self) -> list[Event]:
         """Reads the chain on; while no endpoint answers, nothing is new."""
         try:
-            news = await self.record.sync(self.ledger)
+            news = await self.reader.sync()
         except Unreachable as error:
             self.chronicle.lost(error)
             return []
@@ -125,7 +127,7 @@ class Member:
         """Reads the chain on, however long it takes until an endpoint answers."""
         while True:
             try:
-                self.chronicle.read(await self.record.sync(self.ledger))
+                self.chronicle.read(await self.reader.sync())
             except Unreachable as error:
                 self.chronicle.lost(error)
                 await self.wait()

@@ -24,6 +24,7 @@ from node.errors import Malformed, NotFound
 from node.launch import Plan, default_pot
 from node.models.resolve import resolve
 from node.peers.client import PeerClient
+from node.reading import Reader
 from node.record import Record
 from node.roles.directory import validators
 from node.runspec import RunSpec, WindowsSpec
@@ -120,7 +121,7 @@ class Campaign:
     async def move_on(self, peers: PeerClient) -> None:
         """Moves the chain's clock on while nobody is dead and every validator has signed for every open file."""
         while True:
-            await self.record.sync(self.ledger)
+            await Reader(self.ledger, self.record).sync()
             if self.record.submissions:
                 self.begun.set()
             if not self.down and await self._is_all_held(peers):
@@ -155,7 +156,7 @@ class Campaign:
             finally:
                 clock.cancel()
                 await asyncio.gather(clock, return_exceptions=True)
-        await self.record.sync(self.ledger)
+        await Reader(self.ledger, self.record).sync()
         words = ("status", "--run", str(self.run), "--wallet", "worker", "--json")
         self.status = json.loads(await self.cast.call(self["worker"], *words, signing=False))
 

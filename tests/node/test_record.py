@@ -26,21 +26,23 @@ from ledger.base import (
     Voided,
 )
 from ledger.errors import Unreachable
-from node.record import BLOCKS_AT_ONCE, MAX_ENDPOINTS, Record
+from node.reading import BLOCKS_AT_ONCE, Reader
+from node.record import MAX_ENDPOINTS, Record
 from tests.node.events import NODE, OTHER, PARAMS, RUN, Chain, block, digest, published, submitted
 
 
 def record_of(*events: Event, head: int = 1000) -> Record:
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
-    asyncio.run(record.sync(Chain(list(events), head)))  # type: ignore[arg-type]
+    asyncio.run(Reader(Chain(list(events), head), record).sync())  # type: ignore[arg-type]
     return record
 
 
-async def test_events_count_once_when_two_readers_sync_at_once() -> None:
+async def test_events_count_once_when_three_read_at_once() -> None:
     chain = Chain([published(0, 1), submitted(1, 3), submitted(2, 4, slot=1)], 10)
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
 
-    news = await asyncio.gather(*(record.sync(chain) for _ in range(3)))  # type: ignore[arg-type]
+    reader = Reader(chain, record)  # type: ignore[arg-type]
+    news = await asyncio.gather(*(reader.sync() for _ in range(3)))
 
     assert [len(each) for each in news] == [3, 0, 0]
     assert [made.commitment for made in record.commits[Version(0), NODE]] == [digest(1), digest(2)]
@@ -50,11 +52,11 @@ async def test_only_confirmed_blocks_are_read_and_each_once() -> None:
     chain = Chain([published(0, 1), submitted(1, 5), submitted(2, 9, slot=1)], 10)
     chain.confirmations = 3
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
-    await record.sync(chain)  # type: ignore[arg-type]
+    await Reader(chain, record).sync()  # type: ignore[arg-type]
     assert (list(record.submissions), record.head) == ([digest(1)], block(10))
 
     chain.tip = 12
-    await record.sync(chain)  # type: ignore[arg-type]
+    await Reader(chain, record).sync()  # type: ignore[arg-type]
     assert chain.asked == [(0, 7), (8, 9)]
     assert list(record.submissions) == [digest(1), digest(2)]
 
@@ -64,11 +66,11 @@ async def test_reading_goes_on_where_it_was_when_the_chain_stopped_answering() -
     chain.failing_from = BLOCKS_AT_ONCE
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
     with pytest.raises(Unreachable):
-        await record.sync(chain)  # type: ignore[arg-type]
+        await Reader(chain, record).sync()  # type: ignore[arg-type]
     assert list(record.submissions) == [digest(1)]
 
     chain.failing_from = None
-    assert await record.sync(chain) == [submitted(2, 2500, slot=1)]  # type: ignore[arg-type]
+    assert await Reader(chain, record).sync() == [submitted(2, 2500, slot=1)]  # type: ignore[arg-type]
     assert chain.asked == [(0, 1999), (2000, 3000)]
 
 
@@ -222,23 +224,23 @@ async def test_nothing_of_an_answer_is_applied_when_an_event_in_it_cannot_be(lie
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
 
     with pytest.raises(Unreachable, match="not believed"):
-        await record.sync(chain)  # type: ignore[arg-type]
-    assert record == Record(record.run, reading=record.reading)
+        await Reader(chain, record).sync()  # type: ignore[arg-type]
+    assert record == Record(record.run)
 
     chain.all = [*honest, REPORTED, Voided(block(13), RUN, digest(1), UNDECIDED, 0)]
-    assert await record.sync(chain) == chain.all  # type: ignore[arg-type]
+    assert await Reader(chain, record).sync() == chain.all  # type: ignore[arg-type]
     assert record.submissions[digest(1)].state == State.VOIDED
 
 
 async def test_an_event_that_cannot_follow_what_was_applied_earlier_is_not_believed() -> None:
     chain = Chain([published(0, 1), submitted(1, 10)], 20)
     record = Record(Run(RUN, NODE, PARAMS, b"{}", digest(0), 0))
-    await record.sync(chain)  # type: ignore[arg-type]
+    await Reader(chain, record).sync()  # type: ignore[arg-type]
 
     for lie in (published(2, 25), submitted(1, 25, slot=1), submitted(2, 25)):
         chain.all, chain.tip = [lie], 30
         with pytest.raises(Unreachable, match="not believed"):
-            await record.sync(chain)  # type: ignore[arg-type]
+            await Reader(chain, record).sync()  # type: ignore[arg-type]
 
     chain.all = [published(1, 25), submitted(2, 25, slot=1), Expired(block(26), RUN, digest(1))]
-    assert await record.sync(chain) == chain.all  # type: ignore[arg-type]
+    assert await Reader(chain, record).sync() == chain.all  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from ledger.base import Version
 from ledger.devnet import Anvil
 from ledger.errors import Reorganised, Unreachable
 from ledger.evm import EvmLedger
+from node.reading import Reader
 from node.record import Record
 from tests.ledger.evm_scene import OTHER_ROOT, EvmScene, evm_scene
 from tests.ledger.rpc_proxy import RpcProxy, ask, result
@@ -40,7 +41,7 @@ async def test_a_lie_sends_the_reading_to_the_next_endpoint_and_stays_there(
         record = Record(await ledger.run(scene.run))
         liar.asked.clear()
 
-        await record.sync(ledger)
+        await Reader(ledger, record).sync()
         assert [made.version for made in record.checkpoints] == [0]
         assert [line.getMessage() for line in caplog.records if "cannot be" in line.getMessage()] == [
             f"{_label(liar)} gave an answer that cannot be: {_label(honest)} is asked instead"
@@ -48,7 +49,7 @@ async def test_a_lie_sends_the_reading_to_the_next_endpoint_and_stays_there(
 
         asked = len(liar.asked)
         await scene.anvil.mine()
-        await record.sync(ledger)
+        await Reader(ledger, record).sync()
         assert len(liar.asked) == asked
         await ledger.close()
 
@@ -63,9 +64,9 @@ async def test_a_lie_of_every_endpoint_is_said_with_what_to_do_and_the_truth_is_
             first.rule = second.rule = partial(forged, scene)
             for _ in range(3):
                 with pytest.raises(Unreachable, match=r"version=7.* cannot follow .*start again with another --rpc"):
-                    await record.sync(ledger)
+                    await Reader(ledger, record).sync()
             first.rule = second.rule = nothing
-            await record.sync(ledger)
+            await Reader(ledger, record).sync()
             assert [made.version for made in record.checkpoints] == [0]
             await ledger.close()
 
@@ -78,17 +79,17 @@ async def test_blocks_replaced_deeper_than_the_confirmations_end_the_reading_wit
     trainer = await scene.connect(scene.anvil.accounts[1])
     record = Record(await trainer.run(scene.run))
     await trainer.publish_checkpoint(scene.run, Version(1), OTHER_ROOT)
-    await record.sync(trainer)
+    await Reader(trainer, record).sync()
     assert record.latest == 1
 
     await scene.anvil.reorg(1)
     await scene.anvil.mine()
     for _ in range(2):
         with pytest.raises(Reorganised, match=r"has replaced block \d+, .* Start it again: it reads the chain anew"):
-            await record.sync(trainer)
+            await Reader(trainer, record).sync()
 
     anew = Record(record.run)
-    await anew.sync(trainer)
+    await Reader(trainer, anew).sync()
     assert anew.latest == 0
     await trainer.close()
 
@@ -98,13 +99,13 @@ async def test_blocks_replaced_within_the_confirmations_go_unnoticed(scene: EvmS
     waiting = await scene.connect(scene.anvil.accounts[2], confirmations=2)
     record = Record(await waiting.run(scene.run))
     await trainer.publish_checkpoint(scene.run, Version(1), OTHER_ROOT)
-    await record.sync(waiting)
+    await Reader(waiting, record).sync()
     assert record.latest == 0
 
     await scene.anvil.reorg(2)
     for _ in range(3):
         await scene.anvil.mine()
-        await record.sync(waiting)
+        await Reader(waiting, record).sync()
     assert record.latest == 0
     await trainer.close()
     await waiting.close()
@@ -123,10 +124,10 @@ async def test_another_endpoint_is_followed_when_one_has_replaced_what_was_read(
     async with RpcProxy(scene.anvil.rpc_url, fork) as proxy:
         ledger = await EvmLedger.connect([proxy.url, scene.anvil.rpc_url], scene.deployment, None, None)
         record = Record(await ledger.run(scene.run))
-        await record.sync(ledger)
+        await Reader(ledger, record).sync()
         await scene.anvil.mine()
         forked = bytes(32)
-        await record.sync(ledger)
+        await Reader(ledger, record).sync()
         assert record.next_block == record.head.number + 1
         await ledger.close()
 

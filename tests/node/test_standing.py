@@ -341,7 +341,7 @@ async def test_a_relay_is_told_its_endpoint_its_versions_and_whether_it_has_a_pa
 
 async def test_a_role_that_runs_is_told_its_limits_and_what_is_used_of_them(build: Build) -> None:
     network = await build(validators=1)
-    network.settings = {"sharing": Sharing(upload_limit=50e6, quota_bytes=10**9)}
+    network.settings = {"sharing": Sharing(upload_bytes_per_second=50e6, quota_bytes=10**9)}
     relay = await network.relay()
     account, word = relay.member.account, relay.member.state.sharing
     relay.member.checkpoints.add(network.base)

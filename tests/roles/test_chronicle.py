@@ -70,11 +70,11 @@ def told(account: Address, *news: Event) -> Chronicle:
     """A chronicle that has begun, and is then told `news` about two known submissions."""
     record = Record(Run(RUN, TRAINER, PARAMS, b"", ZERO, 0), head=AT)
     for made in (submitted(WORKER, MINE, 3), submitted(OTHER, THEIRS, 0)):
-        record._apply(made)
+        record.apply(made)
     chronicle = Chronicle(record, account, HandClock())
     chronicle.read(())
     for each in news:
-        record._apply(each)
+        record.apply(each)
     chronicle.read(news)
     return chronicle
 
@@ -91,7 +91,7 @@ def test_what_happened_before_is_summed_up_in_one_line(lines: Lines) -> None:
         Settled(AT, RUN, MINE, WORKER, 9),
     ]
     for each in history:
-        record._apply(each)
+        record.apply(each)
 
     Chronicle(record, VALIDATOR, HandClock()).read(history)
 

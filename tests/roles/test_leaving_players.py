@@ -10,6 +10,7 @@ from node.devnet.cast import Player, RoleFailed
 from node.devnet.network import Roles, look
 from node.devnet.observer import Observer
 from node.peers.client import PeerClient
+from node.reading import Reader
 from node.record import Record
 from node.transport import session
 from tests.roles.network import TRAINER, Build, Network
@@ -27,7 +28,7 @@ async def stage(network: Network, folder: Path, words: str) -> tuple[Roles, Obse
     ledger = network.connect(TRAINER)
     record = Record(await ledger.run(network.run))
     seen = Observer(ledger, network.spec, record, PeerClient(session(allow_private=True)), {}, lambda _: None)
-    await seen.record.sync(ledger)
+    await Reader(ledger, seen.record).sync()
     return Roles(player("owner"), player("trainer"), player("relay"), (), (worker,), None), seen
 
 
