@@ -116,7 +116,7 @@ KEPT_VERSIONS = 5  # of the weights, the newest; version 0 stays too
 class Sharing:
     """What of this machine's line and disk goes to others. Without limits, as much as they ask for."""
 
-    upload_limit: float | None = None  # bytes a second, of all weights and files that this process sends
+    upload_bytes_per_second: float | None = None  # of all weights and files that this process sends
     weights: bool = True  # are served; rollout files are handed out in any case
     quota_bytes: int | None = None  # of the disk, for weights
 

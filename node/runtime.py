@@ -113,7 +113,7 @@ async def member_of(ledger: Ledger, settings: Settings, clock: Clock | None = No
         async with session(private) as http, Connections(private) as connections:
             store = CheckpointStore(state.checkpoints, settings.sharing.quota_bytes)
             bans = await asyncio.to_thread(Bans, store.folder / BANNED)
-            uplink = Uplink(settings.sharing.upload_limit)
+            uplink = Uplink(settings.sharing.upload_bytes_per_second)
             peers = PeerClient(http, uplink=uplink)
             yield Member(ledger, run, spec, record, settings, state, store, connections, bans, peers, clock, uplink)
 

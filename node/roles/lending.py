@@ -75,7 +75,7 @@ def _say(member: Member, rate: float) -> None:
     word = {
         "at": int(time.time()),
         "serves_weights": sharing.weights,
-        "upload_limit": sharing.upload_limit,
+        "upload_limit": sharing.upload_bytes_per_second,
         "sent_bytes_s": round(rate, 1),
         "sent_bytes": uplink.sent_bytes,
         "quota_bytes": sharing.quota_bytes,

@@ -36,7 +36,7 @@ class Uplink:
     ) -> None:
         """The others are bytes a second of each file, how long one that was asked for waits for a place, and how long
         one keeps it whose reader takes nothing."""
-        self.bytes_per_second = bytes_per_second
+        self._line = None if bytes_per_second is None else Bucket(bytes_per_second, bytes_per_second * CATCH_UP_SECONDS)
         self.place_seconds, self.stall_seconds = place_seconds, stall_seconds
         self.sent_bytes = 0  # of files, since this process began
         self._least_share = least_share
@@ -48,10 +48,6 @@ class Uplink:
     @property
     def bytes_per_second(self) -> float | None:
         return None if self._line is None else self._line.rate
-
-    @bytes_per_second.setter
-    def bytes_per_second(self, rate: float | None) -> None:
-        self._line = None if rate is None else Bucket(rate, rate * CATCH_UP_SECONDS)
 
     @property
     def piece_bytes(self) -> int:

@@ -48,9 +48,11 @@ def rollouts(seed: int, size: int = SIZE) -> bytes:
     return b"".join(leaves)
 
 
-async def committed(network: Network, data: bytes) -> tuple[Part, Digest]:
-    """A worker that has committed to `data` and holds it."""
+async def committed(network: Network, data: bytes, bytes_per_second: float | None = None) -> tuple[Part, Digest]:
+    """A worker that has committed to `data` and holds it, and uploads no faster than that."""
+    before, network.settings = network.settings, {"sharing": Sharing(bytes_per_second)}
     worker = await network.worker()
+    network.settings = before
     return worker, await network.commit(worker, await network.assignment(worker), data, units=1)
 
 
@@ -107,10 +109,9 @@ def chunks_of(data: bytes) -> dict[bytes, bytes]:
 
 async def test_a_large_file_comes_from_all_who_hold_it(build: Build, large: RunSpec) -> None:
     network, data = await build(validators=2, spec=large), rollouts(1)
-    worker, commitment = await committed(network, data)
+    worker, commitment = await committed(network, data, 1_000_000.0)
     other, validator = await asking(network, 0), await asking(network, 1)
     await other.role.intake.take(commitment, data)
-    worker.member.uplink.bytes_per_second = 1_000_000.0
 
     assert await validator.role.intake.fetch(commitment)
 
@@ -122,8 +123,7 @@ async def test_a_large_file_comes_from_all_who_hold_it(build: Build, large: RunS
 
 async def test_a_fetch_goes_on_where_the_process_was_killed(build: Build, large: RunSpec) -> None:
     network, data = await build(validators=1, spec=large), rollouts(2, 6 * CHUNK_BYTES)
-    worker, commitment = await committed(network, data)
-    worker.member.uplink.bytes_per_second = 20e6
+    worker, commitment = await committed(network, data, 20e6)
     validator = await asking(network, 0)
     fetching = asyncio.create_task(validator.role.intake.fetch(commitment))
     await until(lambda: worker.member.uplink.sent_bytes > 3 * CHUNK_BYTES)
@@ -142,8 +142,7 @@ async def test_a_fetch_goes_on_where_the_process_was_killed(build: Build, large:
 
 async def test_who_sends_a_wrong_chunk_is_not_asked_again_and_the_others_are(build: Build, large: RunSpec) -> None:
     network, data = await build(validators=2, spec=large), rollouts(3)
-    worker, commitment = await committed(network, data)
-    worker.member.uplink.bytes_per_second = 8e6
+    _, commitment = await committed(network, data, 8e6)
     pieces = chunks_of(data)
     async with holder(manifest_of(data, name_of(commitment)), lambda digest: bytes(len(pieces[digest]))) as liar:
         await network.connect(network.validators[0]).set_endpoint(liar)
@@ -160,8 +159,7 @@ async def test_who_lied_about_a_file_is_not_asked_at_another_url_either_nor_by_t
     build: Build, large: RunSpec
 ) -> None:
     network, data = await build(validators=2, spec=large), rollouts(17)
-    worker, commitment = await committed(network, data)
-    worker.member.uplink.bytes_per_second = 8e6
+    worker, commitment = await committed(network, data, 8e6)
     lying = network.connect(network.validators[0])
     pieces = chunks_of(data)
     wrong = manifest_of(data, name_of(commitment)), lambda digest: bytes(len(pieces[digest]))
@@ -263,8 +261,7 @@ async def test_a_large_file_is_fetched_from_each_other_and_sent_whole_to_nobody_
     build: Build, large: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, data = await build(validators=3, spec=large), rollouts(9, 8 * CHUNK_BYTES)
-    worker, commitment = await committed(network, data)
-    worker.member.uplink.bytes_per_second = 12e6
+    worker, commitment = await committed(network, data, 12e6)
     worker.member.clock = SystemClock()
     monkeypatch.setattr("node.roles.handover.ASK_SECONDS", 0.1)
     validators = [await asking(network, place) for place in range(3)]
