@@ -32,6 +32,7 @@ from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
 from node.roles.claiming import claim_rewards
 from node.roles.frauds import Workmanship, workmanship
+from node.roles.gas import paying_gas, require_gas
 from node.roles.handover import Handover
 from node.roles.intake import Intake
 from node.roles.lending import lending
@@ -39,7 +40,7 @@ from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
 from node.roles.member import Member
 from node.roles.presence import present
-from node.roles.registration import Registration, paying_gas, require_gas
+from node.roles.registration import Registration
 from node.roles.relay import Relay
 from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore

@@ -3,46 +3,24 @@
 Every step looks first at what the chain holds, so that registering again does only what is missing.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from eth_account.signers.local import LocalAccount
 
 from ledger.base import Address, Ledger, Run, RunParams
-from ledger.errors import InsufficientNativeBalance, Reverted
+from ledger.errors import Reverted
 from ledger.messages import Domain, NodeAuthorization
 from ledger.messages import sign as sign_message
 from node.errors import ConfigError
 from node.log import amount_text, event
+from node.roles.gas import GAS_ASKED_FOR, GAS_FLOOR_WEI, GAS_TOP_UP_WEI, paying_gas
 
 AUTHORIZATION_SECONDS = 3600
-GAS_FLOOR_WEI = 2 * 10**16  # below this a node key is topped up: thousands of submissions on an OP-stack chain
-GAS_TOP_UP_WEI = 5 * 10**16
-GAS_ASKED_FOR = f"send it at least {2 * GAS_TOP_UP_WEI / 1e18} ETH of the test network"
 
 
 def stake_per_node(params: RunParams) -> int:
     """Base units that must back a node so that it can have `max_open` submissions open."""
     return params.max_open * (params.penalty + params.submission_bond)
-
-
-async def require_gas(ledger: Ledger) -> None:
-    """Before anything else, that the account of a role which was never given any is told so.
-
-    Raises: ConfigError: it holds nothing to pay gas with.
-    """
-    if not await ledger.native_balance(ledger.account):
-        raise ConfigError(f"{ledger.account} cannot pay gas: {GAS_ASKED_FOR}")
-
-
-@contextmanager
-def paying_gas(account: Address) -> Iterator[None]:
-    """Around a role of `account`. Raises: ConfigError: what it holds does not pay for what was to be sent."""
-    try:
-        yield
-    except InsufficientNativeBalance as error:
-        raise ConfigError(f"{account} cannot pay gas ({error}): {GAS_ASKED_FOR}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +45,11 @@ class Registration:
             ConfigError: tokens or gas are missing and cannot be had; the node works for another provider.
             LedgerError: the chain did not take a step.
         """
-        try:
+        with paying_gas(self.provider.account):
             await self.provider.finish_earlier()
             await self._fuel()
             await self._authorize()
             await self._back()
-        except Reverted as error:
-            if error.name != "InsufficientNativeBalance":
-                raise
-            raise ConfigError(
-                f"{self.provider.account} cannot pay gas ({error}): send it ETH of this network and run this again"
-            ) from error
 
     async def _authorize(self) -> None:
         provider = await self.provider.provider_of(self.node)

@@ -12,7 +12,6 @@ from pathlib import Path
 from ledger.base import Digest, Version
 from ledger.errors import (
     CheckpointTooSoon,
-    InsufficientNativeBalance,
     RunIsEnded,
     Unconfirmed,
     Unreachable,
@@ -48,17 +47,8 @@ class Trainer:
     async def run(self) -> None:
         """Trains to the run's last step, ends the run, and stays until every submission is final.
 
-        Raises: ConfigError: the training state is not what the chain's versions came from; the key has no gas left.
+        Raises: ConfigError: the training state is not what the chain's versions came from.
         """
-        try:
-            await self._train()
-        except InsufficientNativeBalance as error:
-            raise ConfigError(
-                f"the trainer {self.member.account} cannot pay gas ({error}): send it ETH of this network and run this "
-                "again, which goes on from the step that it had"
-            ) from error
-
-    async def _train(self) -> None:
         await self._catch_up()
         while not self._over():
             await self.member.sync()

@@ -24,10 +24,11 @@ from ledger.errors import (
     VersionNotOpen,
 )
 from ledger.journal import SlotTaken
-from node.errors import ConfigError, EngineError, NodeError, NotFound, SpecMismatch
+from node.errors import EngineError, NodeError, NotFound, SpecMismatch
 from node.log import event, warn
 from node.record import Submission
 from node.roles.claiming import claim_patiently
+from node.roles.gas import paying_gas
 from node.roles.handover import Handover
 from node.roles.making import Maker, Work
 from node.roles.member import Member
@@ -43,6 +44,7 @@ LOOK_AGAIN = (
     Unreachable, Unconfirmed,
 )  # fmt: skip
 
+GAS_ADVICE = "send it some, or run `intellect-node join` again, which gives it gas from the wallet"
 TWIN = "not submitted: another process uses this node key, of another home or machine; stop one of them"
 
 Situation = tuple[Version | None, frozenset[Digest]]  # the latest version, and what is open of this node
@@ -240,9 +242,10 @@ class Worker:
     async def _submit(self, work: Work) -> bool:
         what = work.claim
         try:
-            sent = await self.member.ledger.submit(
-                what.run, what.version, what.slot, what.root, what.units, what.beacon
-            )
+            with paying_gas(self.member.account, GAS_ADVICE):
+                sent = await self.member.ledger.submit(
+                    what.run, what.version, what.slot, what.root, what.units, what.beacon
+                )
         except LOOK_AGAIN as error:
             twin = isinstance(error, AlreadySubmitted)
             self._rest(TWIN if twin else "not submitted, looking again", error, slot=what.slot)
@@ -253,8 +256,6 @@ class Worker:
                 raise OutOfStake(_out_of_stake(self.member.account, error)) from error
             self._rest("not submitted, waiting for open submissions", error, slot=what.slot)
             return False
-        except Reverted as error:
-            raise self._refused(error) from error
         event("submitted", version=what.version, slot=what.slot, commitment=what.commitment, units=what.units,
               bytes=len(work.data), due=sent.block.time + self._audited_within)  # fmt: skip
         await self.maker.intake.prune()
@@ -265,14 +266,6 @@ class Worker:
         """Seconds from a commitment to when it can be paid."""
         windows = self.member.run.params.windows
         return windows.available + windows.audit
-
-    def _refused(self, error: Reverted) -> Exception:
-        if error.name != "InsufficientNativeBalance":
-            return error
-        return ConfigError(
-            f"node {self.member.account} cannot pay gas ({error}): send it some, or run `intellect-node join` again, "
-            "which gives it gas from the wallet"
-        )
 
     async def _hand_over(self) -> None:
         """Hands over every own open file that this process has not: also those of a crash, or of a slow chain."""

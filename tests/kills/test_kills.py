@@ -15,7 +15,8 @@ from eth_abi.abi import decode
 from benchmarks.random_kills.opening import journalled
 from ledger.base import Address, Digest, State
 from ledger.journal import Stage
-from node.roles.registration import GAS_TOP_UP_WEI, stake_per_node
+from node.roles.gas import GAS_TOP_UP_WEI
+from node.roles.registration import stake_per_node
 from node.rollouts.file import decode_file
 from node.shards.manifest import build
 from node.training.batch import GroupId, TrainingGroup

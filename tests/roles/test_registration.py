@@ -8,7 +8,8 @@ from ledger.base import Address
 from ledger.memory import MemoryLedger
 from ledger.messages import Domain, NodeAuthorization, sign
 from node.errors import ConfigError
-from node.roles.registration import GAS_FLOOR_WEI, GAS_TOP_UP_WEI, Registration, stake_per_node
+from node.roles.gas import GAS_FLOOR_WEI, GAS_TOP_UP_WEI
+from node.roles.registration import Registration, stake_per_node
 from tests.roles.network import Build, Network
 from tests.roles.stage import Watched, key
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledger.base import Address, Digest, State
-from ledger.errors import NothingToClaim, Reverted, TooManyOpen, Unconfirmed, Unreachable, reverted
+from ledger.errors import NothingToClaim, TooManyOpen, Unconfirmed, Unreachable, reverted
 from ledger.journal import SlotTaken
 from node.engines.base import Policy
 from node.errors import ConfigError, EngineError
@@ -220,7 +220,7 @@ async def test_a_worker_stops_and_says_why_when_nothing_backs_it_any_more(build:
 
 async def test_a_worker_says_where_to_send_gas_when_its_key_has_none(build: Build) -> None:
     network = await build(validators=1)
-    breaking(network, "before", Reverted("InsufficientNativeBalance", {"balance": 0}))
+    breaking(network, "before", reverted("InsufficientNativeBalance", {"balance": 0}))
     worker = (await network.worker()).go()
     await until(lambda: worker.finished)
 
