@@ -133,7 +133,7 @@ async def served(member: Member, mailbox: Mailbox | None, key: LocalAccount | No
     runner, port = await serve(app, member.settings.host, member.settings.port)
     try:
         await member.sync()
-        async with lending(member), present(member, key, member.settings.announced(port)) as url:
+        async with lending(member), present(member, mailbox, key, member.settings.announced(port)) as url:
             await _announce(member, url)
             yield
     finally:

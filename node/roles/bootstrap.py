@@ -14,6 +14,7 @@ from node.p2p.announcements import Scope
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
 from node.p2p.sidecar import Sidecar
+from node.peers.server import Mailbox
 from node.record import Record
 from node.roles.directory import belongs, core, staked, url_of
 from node.roles.member import Member
@@ -22,8 +23,9 @@ from node.roles.pieces import HeldPieces
 STAKED_TRIED: Final = 32  # nodes with stake whose addresses are looked at, of however many there are
 
 
-def network_of(member: Member, key: LocalAccount, sidecar: Sidecar, url: str) -> Network:
-    """The peers of `member` as seen from `url`, where others reach it by HTTP: `sidecar` is to run with it.
+def network_of(member: Member, mailbox: Mailbox | None, key: LocalAccount, sidecar: Sidecar, url: str) -> Network:
+    """The peers of `member` as seen from `url`, where others reach it by HTTP: `sidecar` is to run with it. They are
+    given the files of `mailbox`.
 
     Raises: Malformed: the user named a peer that is none.
     """
@@ -42,7 +44,7 @@ def network_of(member: Member, key: LocalAccount, sidecar: Sidecar, url: str) ->
         scope=Scope(member.domain, member.run.id),
         staking=Domain(member.ledger.chain_id, member.ledger.staking),
         chain=_chain(member.record, rng),
-        pieces=HeldPieces(member),
+        pieces=HeldPieces(member, mailbox),
         clock=member.clock,
         session=member.peers.session,
         heard=member.told_of,

@@ -106,18 +106,27 @@ class Intake:
             return None
         return data
 
+    async def checked(self, commitment: Digest) -> Path:
+        """Where the file lies, whose bytes were seen to be the committed ones: what an earlier process left is hashed
+        before anybody is given it. Raises: NotFound, NotYet, StoreError.
+        """
+        path = self.path(commitment)
+        if commitment not in self.offered:
+            made = (await self.known(commitment)).made
+            async with self.reading:
+                if commitment not in self.offered and await asyncio.to_thread(self.get, made) is None:
+                    raise NotFound("this node does not hold that file")
+                self.offered.add(commitment)
+        return path
+
     async def manifest(self, commitment: Digest) -> Manifest:
         """By what chunks the file is handed out here. Raises: NotFound, NotYet, StoreError."""
-        path = self.path(commitment)
-        made = (await self.known(commitment)).made
-        async with self.reading:
-            if commitment not in self.offered and await asyncio.to_thread(self.get, made) is None:
-                raise NotFound("this node does not hold that file")
-            self.offered.add(commitment)
-            try:
+        path = await self.checked(commitment)
+        try:
+            async with self.reading:
                 return await asyncio.to_thread(self.member.singles.add, path)
-            except OSError as error:
-                raise NotFound("this node has deleted that file") from error
+        except OSError as error:
+            raise NotFound("this node has deleted that file") from error
 
     async def fetch(self, commitment: Digest) -> bool:
         """Gets the file from whoever may hold it; whether it is here now. What came of it stays where it did not come

@@ -29,7 +29,7 @@ class FileMailbox:
         return self.intake.max_file_bytes if self.takes else 0
 
     async def submission(self, commitment: Digest) -> Path:
-        return self.intake.path(commitment)
+        return await self.intake.checked(commitment)
 
     async def manifest(self, commitment: Digest) -> bytes:
         return (await self.intake.manifest(commitment)).encode()
@@ -73,7 +73,7 @@ class ValidatorMailbox:
         return self.intake.max_file_bytes
 
     async def submission(self, commitment: Digest) -> Path:
-        return self.intake.path(commitment)
+        return await self.intake.checked(commitment)
 
     async def manifest(self, commitment: Digest) -> bytes:
         return (await self.intake.manifest(commitment)).encode()

@@ -3,37 +3,47 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import NotFound
 from node.files import disk_refused
 from node.p2p.content import Kind, Piece
+from node.peers.server import Mailbox
 from node.roles.member import Member
-from node.rollouts.store import RolloutStore
+from node.shards.manifest import MAX_MANIFEST_BYTES
 
 LIBP2P = "libp2p"  # whose share of the uplink it is: streams have no address
+NOT_HELD = "this node does not hold it"
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPieces:
-    """Of one member: its checkpoints' manifests, and its rollout files."""
+    """Of one member: its checkpoints' manifests, and the files of `mailbox`.
+
+    Who gets something else bans this node: what an earlier process left is hashed before the first piece of it leaves.
+    """
 
     member: Member
+    mailbox: Mailbox | None
+    hashed: set[Digest] = field(default_factory=set)  # manifests: as many as this node ever held
 
     async def piece(self, wanted: Piece) -> tuple[int, bytes]:
         """Size of the whole, and the piece, once the uplink has room for it: not before is it in memory.
 
         Raises: NotFound, StoreError.
         """
-        path = await asyncio.to_thread(self._path, wanted.kind, wanted.digest)
+        path = await (self._manifest if wanted.kind is Kind.MANIFEST else self._file)(wanted.digest)
         size = await asyncio.to_thread(_size, path)
         if wanted.offset >= size:
             raise NotFound(f"it has {size} bytes")
-        await self.member.uplink.turn(LIBP2P, min(wanted.length, size - wanted.offset))
-        data = await asyncio.to_thread(_read, path, wanted)
-        self.member.uplink.sent_bytes += len(data)
+        length = min(wanted.length, size - wanted.offset)
+        await self.member.uplink.turn(LIBP2P, length)
+        data = await asyncio.to_thread(_read, path, wanted.offset, length)
+        self.member.uplink.sent_bytes += length
         return size, data
 
     async def turn(self, size: int) -> None:
@@ -41,13 +51,25 @@ class HeldPieces:
         await self.member.uplink.turn(LIBP2P, size)
         self.member.uplink.sent_bytes += size
 
-    def _path(self, kind: Kind, digest: Digest) -> Path:
-        if kind is Kind.MANIFEST:
-            return self.member.checkpoints.manifest_path(digest)
-        files = RolloutStore(self.member.state.rollouts)
-        if not files.holds(digest):
-            raise NotFound("this node does not hold it")
-        return files.path(digest)
+    async def _manifest(self, root: Digest) -> Path:
+        path = self.member.checkpoints.manifest_path(root)
+        if root not in self.hashed:
+            await asyncio.to_thread(_require_digest, path, root)
+            self.hashed.add(root)
+        return path
+
+    async def _file(self, commitment: Digest) -> Path:
+        if self.mailbox is None:
+            raise NotFound(NOT_HELD)
+        return await self.mailbox.submission(commitment)
+
+
+def _require_digest(path: Path, root: Digest) -> None:
+    """Raises: NotFound: the file is not the manifest of `root`; StoreError."""
+    with _readable(path), path.open("rb") as file:
+        data = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(data) > MAX_MANIFEST_BYTES or blake3(data).digest() != root:
+        raise NotFound(NOT_HELD)
 
 
 def _size(path: Path) -> int:
@@ -56,11 +78,14 @@ def _size(path: Path) -> int:
         return path.stat().st_size
 
 
-def _read(path: Path, wanted: Piece) -> bytes:
-    """Raises: NotFound, StoreError."""
+def _read(path: Path, offset: int, length: int) -> bytes:
+    """Raises: NotFound: it is shorter now; StoreError."""
     with _readable(path), path.open("rb") as file:
-        file.seek(wanted.offset)
-        return file.read(wanted.length)
+        file.seek(offset)
+        data = file.read(length)
+    if len(data) < length:
+        raise NotFound(NOT_HELD)
+    return data
 
 
 @contextmanager
@@ -69,6 +94,6 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFound("this node does not hold it") from error
+        raise NotFound(NOT_HELD) from error
     except OSError as error:
         raise disk_refused(path, error) from error

@@ -16,8 +16,10 @@ from node.files import write_atomically
 from node.log import LOGGER, warn
 from node.p2p.keys import load_secret
 from node.p2p.listening import listening
+from node.p2p.network import Network
 from node.p2p.others import Alone
 from node.p2p.sidecar import PACKAGE, Sidecar
+from node.peers.server import Mailbox
 from node.roles.announcing import Announcing
 from node.roles.bootstrap import announced, network_of
 from node.roles.member import Member
@@ -27,9 +29,11 @@ SAVED_AGAIN_SECONDS: Final = 60.0  # at least so often `status` gets a new word
 
 
 @asynccontextmanager
-async def present(member: Member, key: LocalAccount | None, url: str, *, package: str = PACKAGE) -> AsyncIterator[str]:
-    """`member.others` are its peers while the block runs; what to announce on chain as its endpoint: `url`, and where
-    its libp2p listens. `package` is what that needs beside this program.
+async def present(
+    member: Member, mailbox: Mailbox | None, key: LocalAccount | None, url: str, *, package: str = PACKAGE
+) -> AsyncIterator[str]:
+    """`member.others` are its peers while the block runs, and are given the files of `mailbox`; what to announce on
+    chain as its endpoint: `url`, and where its libp2p listens. `package` is what that needs beside this program.
 
     Raises: ConfigError: the port of libp2p is taken.
     """
@@ -49,13 +53,13 @@ async def present(member: Member, key: LocalAccount | None, url: str, *, package
         yield url
         return
     with listening(member.settings.host, settings.port, member.settings.allow_private, secret) as taken:
-        async with _running(member, key, Sidecar(taken, member.state.peer_log, package=package), url):
+        sidecar = Sidecar(taken, member.state.peer_log, package=package)
+        async with _running(member, sidecar, network_of(member, mailbox, key, sidecar, url)):
             yield announced(url, taken.address)
 
 
 @asynccontextmanager
-async def _running(member: Member, key: LocalAccount, sidecar: Sidecar, url: str) -> AsyncIterator[None]:
-    network = network_of(member, key, sidecar, url)
+async def _running(member: Member, sidecar: Sidecar, network: Network) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(sidecar.running(network))
         member.others = network

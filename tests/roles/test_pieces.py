@@ -1,4 +1,4 @@
-"""What a role hands out by streams: of which files, and how much of it is in memory."""
+"""What a role hands out by streams: of which files, only what they should be, and how much of it is in memory."""
 
 import asyncio
 import tracemalloc
@@ -10,6 +10,7 @@ from ledger.base import Digest
 from node.errors import NotFound
 from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.roles.pieces import HeldPieces
+from node.rollouts.store import RolloutStore
 from node.transport import Uplink
 from tests.roles.network import Build, Part
 from tests.roles.stage import until
@@ -33,10 +34,16 @@ async def worker(build: Build) -> Part:
     return await (await build(validators=1)).worker()
 
 
+def holding(worker: Part, data: bytes) -> HeldPieces:
+    """What `worker` hands out, `data` by the name of `FILE` among it."""
+    worker.role.maker.intake.store.put(FILE, data)
+    worker.role.maker.intake.offered.add(FILE)
+    return HeldPieces(worker.member, worker.mailbox)
+
+
 async def test_pieces_of_a_file_and_a_manifest_are_handed_out_and_nothing_else(worker: Part, base: Path) -> None:
     data = bytes(range(256)) * 5000  # 1.28 MB: two pieces
-    worker.role.maker.intake.store.put(FILE, data)
-    pieces, root = HeldPieces(worker.member), worker.member.checkpoints.add(base)
+    pieces, root = holding(worker, data), worker.member.checkpoints.add(base)
     manifest = worker.member.checkpoints.manifest_path(root).read_bytes()
 
     assert await pieces.piece(Piece(Kind.FILE, FILE, 0)) == (len(data), data[:PIECE_BYTES])
@@ -52,10 +59,51 @@ async def test_pieces_of_a_file_and_a_manifest_are_handed_out_and_nothing_else(w
             await pieces.piece(nothing)
 
 
+async def test_a_file_or_manifest_that_the_disk_changed_before_this_process_began_is_not_held(
+    build: Build, base: Path
+) -> None:
+    """Who is given it bans this node."""
+    network = await build(validators=1)
+    worker = await network.worker()
+    commitment, root = await network.commit_honestly(worker), worker.member.checkpoints.add(base)
+    whole = RolloutStore(worker.member.state.rollouts).path(commitment)
+    for path in (whole, worker.member.checkpoints.manifest_path(root)):
+        data = path.read_bytes()
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    await worker.stop()
+    later = await network.worker(weights=False)  # which would write the manifest anew
+    pieces = HeldPieces(later.member, later.mailbox)
+
+    for damaged in (Piece(Kind.FILE, commitment, 0, 10), Piece(Kind.MANIFEST, root, 0, 10)):
+        with pytest.raises(NotFound):
+            await pieces.piece(damaged)
+
+    assert not whole.exists()  # it is to be had from others
+
+
+async def test_a_file_that_an_earlier_process_left_whole_is_handed_out(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    data = worker.role.maker.intake.store.get(commitment)
+    await worker.stop()
+    later = await network.worker()
+
+    given = await HeldPieces(later.member, later.mailbox).piece(Piece(Kind.FILE, commitment, 0))
+
+    assert data is not None and given == (len(data), data)
+
+
+async def test_who_keeps_no_rollout_files_hands_out_none(worker: Part) -> None:
+    worker.role.maker.intake.store.put(FILE, b"rollouts")
+
+    with pytest.raises(NotFound):
+        await HeldPieces(worker.member, None).piece(Piece(Kind.FILE, FILE, 0))
+
+
 async def test_what_waits_for_the_uplink_is_not_in_memory(worker: Part) -> None:
-    worker.role.maker.intake.store.put(FILE, bytes(PIECE_BYTES))
+    pieces = holding(worker, bytes(PIECE_BYTES))
     worker.member.uplink = uplink = Queued(1.0)  # bytes a second: the first goes, and none for days after it
-    pieces = HeldPieces(worker.member)
     tracemalloc.start()
     try:
         asked = [asyncio.create_task(pieces.piece(Piece(Kind.FILE, FILE, 0))) for _ in range(WAITING)]

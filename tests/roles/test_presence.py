@@ -189,7 +189,7 @@ async def test_without_the_package_a_member_has_no_peers_and_says_why(build: Bui
     async with member_of(network.connect(account), settings) as member:
         await member.sync()
 
-        async with present(member, account, "", package="no_such_package_is_installed"):
+        async with present(member, None, account, "", package="no_such_package_is_installed"):
             written = member.state.peers
             await until(lambda: "not installed" in str((read_standing(written) or {}).get("why")), "it is said")
 
