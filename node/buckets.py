@@ -23,21 +23,21 @@ class Bucket:
 
     def take(self, count: float = 1.0) -> bool:
         """Whether there were `count` tokens; they are gone then."""
-        if self.wait(count):
+        if self.seconds_until(count):
             return False
         self.tokens -= count
         return True
 
-    def wait(self, count: float = 1.0) -> float:
+    def seconds_until(self, count: float = 1.0) -> float:
         """Seconds until there are `count` tokens; none is taken."""
         self._fill()
         return max(0.0, (count - self.tokens) / self.rate)
 
-    def debt(self, count: float = 1.0) -> float:
+    def overdraw(self, count: float = 1.0) -> float:
         """Takes `count` tokens in any case; the seconds until what was taken too much is there again."""
         self._fill()
         self.tokens -= count
-        return self.wait(0.0)
+        return self.seconds_until(0.0)
 
     def _fill(self) -> None:
         now = self.now()

@@ -110,7 +110,7 @@ class Guard:
             held = sum(map(len, muxed.stream_buffers.values()))
             if length > MAX_FRAME_BYTES or held + length > self._most:
                 raise ConnectionClosedError(f"stream {stream}: more than a peer may send unread", transport="tcp")
-        await trio.sleep(self.frames.debt())
+        await trio.sleep(self.frames.overdraw())
 
     async def write(self, data: bytes) -> None:
         await self._secured.write(data)

@@ -96,9 +96,9 @@ class Service:
     async def _allow(self, asker: Address, size: int) -> None:
         """Returns when `asker` may have `size` bytes more. Raises: NotFound: it has asked for too many."""
         allowance = self.content.of(asker)
-        if allowance.wait(size) > PAUSE_SECONDS:
+        if allowance.seconds_until(size) > PAUSE_SECONDS:
             raise NotFound("too much at once")
-        await self.clock.sleep(allowance.debt(size))
+        await self.clock.sleep(allowance.overdraw(size))
 
     def _crowded(self, asker: Address, target: Address) -> bool:
         """Whether as much is forwarded as may be: in all, for `asker`, or of `target`."""

@@ -101,8 +101,8 @@ class Gate:
         """Counts one request of `address` while it is worked on; `end` breaks it off. Raises: TooMany."""
         limits, requests = self.limits, self._requests.of(address)
         if not requests.take():
-            raise TooMany(429, f"more than {limits.requests_per_second:g} requests a second", requests.wait())
-        if wait := self._bytes.of(address).wait(0):
+            raise TooMany(429, f"more than {limits.requests_per_second:g} requests a second", requests.seconds_until())
+        if wait := self._bytes.of(address).seconds_until(0):
             raise TooMany(429, f"more than {limits.bytes_per_second / 1e6:g} MB a second", wait)
         if self._active.has_its_most(address):
             raise TooMany(429, f"more than {limits.requests_per_address} requests at once", 1.0)
@@ -116,4 +116,4 @@ class Gate:
 
     def charge(self, address: str, size: int) -> None:
         """Counts `size` bytes that are about to be sent, however many: requests that follow wait for them."""
-        self._bytes.of(address).debt(size)
+        self._bytes.of(address).overdraw(size)

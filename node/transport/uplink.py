@@ -73,7 +73,7 @@ class Uplink:
         if self.bytes_per_second is None or self._files < self.most_files:
             self._files += 1
             return Lease(self)
-        free = self._places.join(address, 1)
+        free = self._places.join(address)
         try:
             await free
         except asyncio.CancelledError:
@@ -84,14 +84,15 @@ class Uplink:
 
     def leave(self) -> None:
         """A place has become free: it goes to whoever waits longest, of the address whose turn it is."""
-        self._files -= 1 - self._places.next()
+        if self._places.next() is None:
+            self._files -= 1
 
     def _let_go(self) -> None:
         line = self._line
-        while line is not None and self._turns and not line.wait(0):
-            line.debt(self._turns.next())
+        while line is not None and self._turns and not line.seconds_until(0):
+            line.overdraw(self._turns.next() or 0)
         if line is not None and self._turns and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(line.wait(0), self._on_time)
+            self._timer = asyncio.get_running_loop().call_later(line.seconds_until(0), self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None
@@ -135,14 +136,14 @@ class _InTurn:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def join(self, address: str, size: int) -> asyncio.Future[None]:
+    def join(self, address: str, size: int = 0) -> asyncio.Future[None]:
         """Done when it is this one's turn. Cancelled, it is passed over."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append((turn, size))
         return turn
 
-    def next(self) -> int:
-        """Lets the next one go; its size, 0 where nobody waits any more."""
+    def next(self) -> int | None:
+        """Lets the next one go; its size, None where nobody waits any more."""
         while self._waiting:
             address, queue = self._waiting.popitem(last=False)
             turn, size = queue.popleft()
@@ -151,7 +152,7 @@ class _InTurn:
             if not turn.done():
                 turn.set_result(None)
                 return size
-        return 0
+        return None
 
 
 def _within(least: int, value: float, most: int) -> int:

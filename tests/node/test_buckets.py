@@ -17,7 +17,7 @@ def test_a_burst_passes_and_then_the_rate_when_time_passes() -> None:
     now = Clock()
     bucket = Bucket(rate=2.0, burst=3.0, now=now)
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
-    assert bucket.wait() == 0.5
+    assert bucket.seconds_until() == 0.5
     now.seconds += 0.5
     assert [bucket.take(), bucket.take()] == [True, False]
     now.seconds += 1_000
@@ -27,9 +27,9 @@ def test_a_burst_passes_and_then_the_rate_when_time_passes() -> None:
 def test_nothing_passes_when_more_was_taken_than_there_was() -> None:
     now = Clock()
     bucket = Bucket(rate=10.0, burst=5.0, now=now)
-    assert bucket.debt(5.0) == 0.0
-    assert bucket.debt(20.0) == pytest.approx(2.0)
-    assert not bucket.take(0.0) and bucket.wait(1.0) == pytest.approx(2.1)
+    assert bucket.overdraw(5.0) == 0.0
+    assert bucket.overdraw(20.0) == pytest.approx(2.0)
+    assert not bucket.take(0.0) and bucket.seconds_until(1.0) == pytest.approx(2.1)
     now.seconds += 2.0
     assert bucket.take(0.0) and not bucket.take(1.0)
 
