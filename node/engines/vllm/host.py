@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from node.engines.vllm.serving import Batch
 
 REPORT_SECONDS = 0.5  # between two reports, which also say that this process is alive
-# What vLLM, torch, safetensors and the system raise for models, memory and files that are not what they should be, and
-# what we say of logits and states that are not finite.
-REFUSALS = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, AssertionError, ImportError,
-    SafetensorError, HashingError, NodeError,
-)  # fmt: skip
+# What says by itself why nothing more can be done, so that nobody has to look into the log: files that cannot be read
+# (OSError, SafetensorError); a configuration or a memory that vLLM refuses (ValueError, of which pydantic's is one);
+# torch and its allocator, and what we say of orders that do not fit (RuntimeError); a vLLM that does not load here
+# (ImportError); tensors and logits that are not what they should be (HashingError, NodeError). Anything else is an
+# accident inside a library, or a bug: it ends this process as well, and the log has its place, of which the node shows
+# the end.
+REFUSALS = (OSError, SafetensorError, ValueError, RuntimeError, ImportError, HashingError, NodeError)
 
 
 def main() -> None:
