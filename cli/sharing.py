@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from node.config import Sharing
 
 POWERS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-LEAST_UPLOAD = 200_000  # bytes a second: two files at a time, each so fast that nobody gives it up
+LEAST_UPLOAD = 200_000  # bytes a second: as `node.transport.uplink` always sends two files at once, each that fast
 LEAST_QUOTA = 10**6
 MOST_BYTES = 10**18
 

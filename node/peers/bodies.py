@@ -10,11 +10,10 @@ from aiohttp import web
 
 from node.errors import Malformed, NotFound
 from node.transport.addresses import subscriber
-from node.transport.uplink import LEAST_SHARE
+from node.transport.uplink import LEAST_BYTES_PER_SECOND
 
 SHARES = 4  # of a room; an address gets one. A local network is one address: its share is still 16 MiB of files
 BODY_SECONDS = 20.0  # for a small body to arrive whole
-LEAST_BYTES_A_SECOND = LEAST_SHARE  # of large ones, which get more time: as fast as an honest sender promises to be
 
 
 class Busy(NotFound):
@@ -65,14 +64,14 @@ class Claim:
 async def read_body(
     request: web.Request, limit: int, claim: Claim | None = None, seconds: float = BODY_SECONDS
 ) -> bytes:
-    """At most `limit` bytes, accounted to `claim`, within `seconds` and what a slow line needs for `limit` bytes.
+    """At most `limit` bytes, accounted to `claim`, within `seconds` and what an uplink takes at the least for `limit`.
 
     Raises: Malformed, Busy, Late.
     """
     if request.content_length is not None and request.content_length > limit:
         raise Malformed(f"body of {request.content_length} bytes: at most {limit} are read")
     try:
-        async with asyncio.timeout(seconds + limit / LEAST_BYTES_A_SECOND):
+        async with asyncio.timeout(seconds + limit / LEAST_BYTES_PER_SECOND):
             return await _read(request, limit, claim)
     except TimeoutError as error:
         raise Late("the body did not arrive in time: send it again") from error

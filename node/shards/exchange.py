@@ -2,7 +2,7 @@
 
 From a single source chunks are asked for in order, by long poll, so that a chain of nodes moves in step. With several,
 what they say they have is known from their bitmaps. Those that lack some themselves receive at the same time: what only
-whole sources have is shared out among them and this node (`sharing`), each fetches its own part and hands it on, so
+whole sources have is shared out among them and this node (`parts`), each fetches its own part and hands it on, so
 that the origin sends everything about once.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from node.shards.bitmaps import has
+from node.shards.parts import Parts
 from node.shards.selection import Selection
-from node.shards.sharing import Parts
 from node.shards.wanted import Flight, Kind, Pace, Wanted
 
 UNPROVEN_AT_ONCE = 2  # requests, of `Pace.parallel`, once somebody has sent a chunk: strangers may all stall

@@ -7,7 +7,8 @@ from aiohttp import web
 from ledger.base import Digest
 from node.errors import Malformed, NotFound
 from node.shards.patch_index import PatchIndex, Span
-from node.shards.server import MAX_WAIT_SECONDS, OCTETS
+from node.shards.server import MAX_WAIT_SECONDS
+from node.transport.sending import OCTETS
 
 
 def add_patch_route(app: web.Application, index: PatchIndex) -> None:

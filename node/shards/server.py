@@ -13,9 +13,9 @@ from node.errors import Malformed, NotFound
 from node.shards.holding import Place
 from node.shards.shelves import Shelf
 from node.transport import problem, send_file
+from node.transport.sending import OCTETS
 
 MAX_WAIT_SECONDS = 30  # of one long poll
-OCTETS = "application/octet-stream"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -11,8 +11,8 @@ from node.progress import OnProgress
 from node.shards.asking import Asker
 from node.shards.exchange import Exchange
 from node.shards.manifest import Manifest
+from node.shards.parts import Parts, keys_of
 from node.shards.selection import Selection
-from node.shards.sharing import Parts, keys_of
 from node.shards.store import CheckpointStore
 from node.shards.wanted import Flight, Pace, missing_of
 

@@ -17,7 +17,7 @@ from node.buckets import Bucket
 PIECE_SECONDS = 0.005  # of the whole uplink that one turn takes: below what a timer is late
 LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 10, 1 << 20
 CATCH_UP_SECONDS = 0.1  # of idle time, or of a busy event loop, that may be made up for
-LEAST_SHARE = 100_000  # bytes a second of each file on its way: 4 MiB take 42 s, of the 85 s that they are given
+LEAST_BYTES_PER_SECOND = 100_000  # of each file on its way: 4 MiB take 42 s, of the 85 s that they are given
 LEAST_FILES = 2  # at once, however slow the uplink is: one reader that stalls must not be the only one
 PLACE_SECONDS = 10.0  # that a file which is asked for waits for its place: another node can be asked then
 STALL_SECONDS = 2.0  # after which a reader that takes nothing holds no place any more
@@ -30,7 +30,7 @@ class Uplink:
         self,
         bytes_per_second: float | None = None,
         *,
-        least_share: float = LEAST_SHARE,
+        least_bytes_per_second: float = LEAST_BYTES_PER_SECOND,
         place_seconds: float = PLACE_SECONDS,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
@@ -39,7 +39,7 @@ class Uplink:
         self._line = None if bytes_per_second is None else Bucket(bytes_per_second, bytes_per_second * CATCH_UP_SECONDS)
         self.place_seconds, self.stall_seconds = place_seconds, stall_seconds
         self.sent_bytes = 0  # of files, since this process began
-        self._least_share = least_share
+        self._least_bytes_per_second = least_bytes_per_second
         self._turns = _InTurn()
         self._places = _InTurn()
         self._files = 0  # that hold a place
@@ -58,7 +58,7 @@ class Uplink:
     @property
     def most_files(self) -> int:
         """On their way at once."""
-        return max(LEAST_FILES, int((self.bytes_per_second or 0) / self._least_share))
+        return max(LEAST_FILES, int((self.bytes_per_second or 0) / self._least_bytes_per_second))
 
     async def turn(self, address: str, size: int) -> None:
         """Returns when `size` bytes more may leave for `address`."""

@@ -10,8 +10,9 @@ import pytest
 import typer
 from aiohttp import web
 
-from cli.sharing import byte_rate, byte_size
+from cli.sharing import LEAST_UPLOAD, byte_rate, byte_size
 from node.engines.vllm import installed as vllm
+from node.transport.uplink import LEAST_BYTES_PER_SECOND, LEAST_FILES
 from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
 
@@ -391,6 +392,10 @@ def test_the_version_names_the_protocol_too(tmp_path: Path) -> None:
     answer = command("--version", home=tmp_path)
 
     assert (answer.code, answer.out) == (0, "intellect-node 0.1.0, protocol 1\n")
+
+
+def test_the_least_upload_is_for_as_many_files_as_are_always_on_their_way_each_at_its_least_rate() -> None:
+    assert LEAST_UPLOAD == LEAST_FILES * LEAST_BYTES_PER_SECOND == 200_000
 
 
 def test_a_size_or_rate_over_the_upper_bound_is_told_both_bounds() -> None:

@@ -129,7 +129,7 @@ async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told
 
 
 async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path) -> None:
-    uplink = Uplink(1e9, least_share=250e6, stall_seconds=0.2)  # four files at once
+    uplink = Uplink(1e9, least_bytes_per_second=250e6, stall_seconds=0.2)  # four files at once
     big = 64 << 20  # more than socket buffers take
     async with serving_file(tmp_path, uplink) as port:
         (tmp_path / "file").write_bytes(bytes(big))

@@ -244,7 +244,7 @@ async def test_only_so_many_files_are_handed_over_at_once_as_get_on_and_all_arri
 
     urls = [await answering(take) for _ in range(5)]
     async with session(allow_private=True) as http:
-        peers = PeerClient(http, uplink=Uplink(2_000_000, least_share=1_000_000))
+        peers = PeerClient(http, uplink=Uplink(2_000_000, least_bytes_per_second=1_000_000))
         await asyncio.gather(
             *(
                 peers.push_submission(url, ABOUT, data, lambda done, _, file=file: count(file, done))
@@ -282,7 +282,10 @@ async def test_a_receiver_that_takes_nothing_holds_no_place(
         return web.Response(status=204)
 
     stalled, url = await answering(stall), await answering(always(204))
-    uplink, big = Uplink(1e9, least_share=500e6, stall_seconds=0.1), bytes(32 << 20)  # more than socket buffers take
+    uplink, big = (
+        Uplink(1e9, least_bytes_per_second=500e6, stall_seconds=0.1),
+        bytes(32 << 20),
+    )  # more than socket buffers take
     async with session(allow_private=True) as http:
         peers = PeerClient(http, uplink=uplink)
         pushing = [asyncio.create_task(peers.push_submission(stalled, ABOUT, big)) for _ in range(2)]

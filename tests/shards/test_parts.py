@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 from blake3 import blake3
 
-from node.shards.sharing import Parts, keys_of, scores
+from node.shards.parts import Parts, keys_of, scores
 from node.shards.wanted import Flight, Kind, Wanted
 
 DIGESTS = [blake3(bytes([n % 256, n // 256])).digest() for n in range(800)]
