@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
-from ledger.base import Digest
+from ledger.base import Address, Digest
 from node.errors import Malformed
 from node.p2p.limits import MIB
 
@@ -62,11 +62,11 @@ class Content:
 class PieceSource(Protocol):
     """What a role holds for others."""
 
-    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
-        """Size of the whole, and the piece, once it may leave. Raises: NotFound, StoreError."""
+    async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
+        """Size of the whole, and the piece, once it may leave for `asker`. Raises: NotFound, StoreError."""
 
-    async def turn(self, size: int) -> None:
-        """Returns when `size` bytes more, of somebody else's content, may leave."""
+    async def turn(self, asker: Address, size: int) -> None:
+        """Returns when `size` bytes more, of somebody else's content, may leave for `asker`."""
 
 
 def encode_answer(size: int, data: bytes) -> bytes:

@@ -73,7 +73,7 @@ class Service:
 
     async def _content(self, asker: Address, wanted: Piece) -> bytes:
         await self._allow(asker, wanted.length)
-        return encode_answer(*await self.pieces.piece(wanted))
+        return encode_answer(*await self.pieces.piece(asker, wanted))
 
     async def _forward(self, asker: Address, target: bytes, wanted: Piece) -> bytes:
         """Asks a peer that is connected here for a piece, for one that cannot connect to it."""
@@ -87,7 +87,7 @@ class Service:
         try:
             await self._allow(asker, wanted.length)
             answer = await self.link.ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
-            await self.pieces.turn(len(answer))
+            await self.pieces.turn(asker, len(answer))
             return answer
         finally:
             self.forwards[pair] -= 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from ledger.base import Digest
+from ledger.base import Address, Digest
 from node.errors import NotFound
 from node.files import disk_refused
 from node.p2p.content import Kind, Piece
@@ -16,7 +16,6 @@ from node.peers.server import Mailbox
 from node.roles.member import Member
 from node.shards.manifest import MAX_MANIFEST_BYTES
 
-LIBP2P = "libp2p"  # whose share of the uplink it is: streams have no address
 NOT_HELD = "this node does not hold it"
 
 
@@ -31,7 +30,7 @@ class HeldPieces:
     mailbox: Mailbox | None
     hashed: set[Digest] = field(default_factory=set)  # manifests: as many as this node ever held
 
-    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+    async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
         """Size of the whole, and the piece, once the uplink has room for it: not before is it in memory.
 
         Raises: NotFound, StoreError.
@@ -41,14 +40,14 @@ class HeldPieces:
         if wanted.offset >= size:
             raise NotFound(f"it has {size} bytes")
         length = min(wanted.length, size - wanted.offset)
-        await self.member.uplink.turn(LIBP2P, length)
+        await self.member.uplink.turn(_sharer(asker), length)
         data = await asyncio.to_thread(_read, path, wanted.offset, length)
         self.member.uplink.sent_bytes += length
         return size, data
 
-    async def turn(self, size: int) -> None:
-        """Returns when the uplink has room for `size` bytes that are handed on for others."""
-        await self.member.uplink.turn(LIBP2P, size)
+    async def turn(self, asker: Address, size: int) -> None:
+        """Returns when the uplink has room for `size` bytes that are handed on to `asker` for others."""
+        await self.member.uplink.turn(_sharer(asker), size)
         self.member.uplink.sent_bytes += size
 
     async def _manifest(self, root: Digest) -> Path:
@@ -62,6 +61,11 @@ class HeldPieces:
         if self.mailbox is None:
             raise NotFound(NOT_HELD)
         return await self.mailbox.submission(commitment)
+
+
+def _sharer(asker: Address) -> str:
+    """With whom the uplink is shared: streams have no address, and however many peers a node has, it is one."""
+    return f"libp2p {asker}"
 
 
 def _require_digest(path: Path, root: Digest) -> None:

@@ -90,9 +90,9 @@ class GivenPieces:
     content: dict[Digest, bytes] = field(default_factory=dict)
     seconds: float = 0.0
     asked: int = 0
-    turns: list[int] = field(default_factory=list)
+    turns: list[tuple[Address, int]] = field(default_factory=list)
 
-    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+    async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
         self.asked += 1
         await asyncio.sleep(self.seconds)
         data = self.content.get(wanted.digest)
@@ -100,8 +100,8 @@ class GivenPieces:
             raise NotFound("not here")
         return len(data), data[wanted.offset : wanted.offset + wanted.length]
 
-    async def turn(self, size: int) -> None:
-        self.turns.append(size)
+    async def turn(self, asker: Address, size: int) -> None:
+        self.turns.append((asker, size))
 
 
 @dataclass
@@ -110,12 +110,12 @@ class SilentPieces:
 
     asked: int = 0
 
-    async def piece(self, wanted: Piece) -> tuple[int, bytes]:
+    async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
         self.asked += 1
         await asyncio.Event().wait()
         raise NotFound("never")
 
-    async def turn(self, size: int) -> None:
+    async def turn(self, asker: Address, size: int) -> None:
         return None
 
 

@@ -93,7 +93,7 @@ async def test_what_is_forwarded_leaves_when_the_uplink_has_room_for_it() -> Non
 
         answer = await relay.asked(asker, FORWARD, peer_id_bytes(worker.peer) + Piece(Kind.FILE, FILE, 0).encode())
 
-        assert held.turns == [len(answer)]
+        assert held.turns == [(account(2).address, len(answer))]
 
 
 async def test_one_node_has_only_so_many_pieces_forwarded_at_once() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.base import Digest
+from ledger.base import Address, Digest
 from node.errors import NotFound
 from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.roles.pieces import HeldPieces
@@ -15,6 +15,7 @@ from node.transport import Uplink
 from tests.roles.network import Build, Part
 from tests.roles.stage import until
 
+ASKER = Address("0x" + "aa" * 20)
 FILE = Digest(b"\x05" * 32)
 WAITING = 24
 
@@ -46,17 +47,17 @@ async def test_pieces_of_a_file_and_a_manifest_are_handed_out_and_nothing_else(w
     pieces, root = holding(worker, data), worker.member.checkpoints.add(base)
     manifest = worker.member.checkpoints.manifest_path(root).read_bytes()
 
-    assert await pieces.piece(Piece(Kind.FILE, FILE, 0)) == (len(data), data[:PIECE_BYTES])
-    assert await pieces.piece(Piece(Kind.FILE, FILE, PIECE_BYTES)) == (len(data), data[PIECE_BYTES:])
-    assert await pieces.piece(Piece(Kind.FILE, FILE, 10, 20)) == (len(data), data[10:30])
-    assert await pieces.piece(Piece(Kind.MANIFEST, root, 0)) == (len(manifest), manifest)
+    assert await pieces.piece(ASKER, Piece(Kind.FILE, FILE, 0)) == (len(data), data[:PIECE_BYTES])
+    assert await pieces.piece(ASKER, Piece(Kind.FILE, FILE, PIECE_BYTES)) == (len(data), data[PIECE_BYTES:])
+    assert await pieces.piece(ASKER, Piece(Kind.FILE, FILE, 10, 20)) == (len(data), data[10:30])
+    assert await pieces.piece(ASKER, Piece(Kind.MANIFEST, root, 0)) == (len(manifest), manifest)
     assert worker.member.uplink.sent_bytes == len(data) + 20 + len(manifest)
     for nothing in (
         Piece(Kind.FILE, FILE, len(data)), Piece(Kind.FILE, FILE, 2**64 - 1), Piece(Kind.FILE, root, 0),
         Piece(Kind.MANIFEST, FILE, 0),
     ):  # fmt: skip
         with pytest.raises(NotFound):
-            await pieces.piece(nothing)
+            await pieces.piece(ASKER, nothing)
 
 
 async def test_a_file_or_manifest_that_the_disk_changed_before_this_process_began_is_not_held(
@@ -76,7 +77,7 @@ async def test_a_file_or_manifest_that_the_disk_changed_before_this_process_bega
 
     for damaged in (Piece(Kind.FILE, commitment, 0, 10), Piece(Kind.MANIFEST, root, 0, 10)):
         with pytest.raises(NotFound):
-            await pieces.piece(damaged)
+            await pieces.piece(ASKER, damaged)
 
     assert not whole.exists()  # it is to be had from others
 
@@ -89,7 +90,7 @@ async def test_a_file_that_an_earlier_process_left_whole_is_handed_out(build: Bu
     await worker.stop()
     later = await network.worker()
 
-    given = await HeldPieces(later.member, later.mailbox).piece(Piece(Kind.FILE, commitment, 0))
+    given = await HeldPieces(later.member, later.mailbox).piece(ASKER, Piece(Kind.FILE, commitment, 0))
 
     assert data is not None and given == (len(data), data)
 
@@ -98,7 +99,7 @@ async def test_who_keeps_no_rollout_files_hands_out_none(worker: Part) -> None:
     worker.role.maker.intake.store.put(FILE, b"rollouts")
 
     with pytest.raises(NotFound):
-        await HeldPieces(worker.member, None).piece(Piece(Kind.FILE, FILE, 0))
+        await HeldPieces(worker.member, None).piece(ASKER, Piece(Kind.FILE, FILE, 0))
 
 
 async def test_what_waits_for_the_uplink_is_not_in_memory(worker: Part) -> None:
@@ -106,7 +107,7 @@ async def test_what_waits_for_the_uplink_is_not_in_memory(worker: Part) -> None:
     worker.member.uplink = uplink = Queued(1.0)  # bytes a second: the first goes, and none for days after it
     tracemalloc.start()
     try:
-        asked = [asyncio.create_task(pieces.piece(Piece(Kind.FILE, FILE, 0))) for _ in range(WAITING)]
+        asked = [asyncio.create_task(pieces.piece(ASKER, Piece(Kind.FILE, FILE, 0))) for _ in range(WAITING)]
         await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)  # whichever came first to the uplink
         await until(lambda: uplink.turns == WAITING)
         held, _ = tracemalloc.get_traced_memory()
@@ -117,3 +118,27 @@ async def test_what_waits_for_the_uplink_is_not_in_memory(worker: Part) -> None:
         await asyncio.gather(*asked, return_exceptions=True)
 
     assert held < 3 * PIECE_BYTES
+
+
+async def test_however_much_one_node_asks_for_another_has_its_share_of_the_uplink(worker: Part) -> None:
+    pieces = holding(worker, bytes(PIECE_BYTES))
+    worker.member.uplink = Queued(8 * PIECE_BYTES)  # bytes a second
+    hog, honest = ASKER, Address("0x" + "bb" * 20)
+    order = list[Address]()
+
+    async def ask(asker: Address) -> None:
+        await pieces.piece(asker, Piece(Kind.FILE, FILE, 0))
+        order.append(asker)
+
+    async def hand_on(asker: Address) -> None:
+        await pieces.turn(asker, PIECE_BYTES)
+        order.append(asker)
+
+    waiting = [asyncio.create_task(ask(hog)) for _ in range(8)]
+    await until(lambda: len(order) == 1)
+    await asyncio.gather(ask(honest), hand_on(honest))
+
+    assert order.count(hog) <= 4 and order.count(honest) == 2
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
