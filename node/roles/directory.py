@@ -25,6 +25,11 @@ def core(record: Record) -> list[Address]:
     return list(dict.fromkeys((*sorted(record.relays), *params.validators, params.trainer)))
 
 
+def core_urls(record: Record, me: Address) -> set[str]:
+    """Of the others among them."""
+    return {url for _, url in _urls(record, core(record), me)}
+
+
 def weight_sources(record: Record, me: Address) -> tuple[str, ...]:
     """Who may hold a checkpoint: relays first, then validators, the trainer, and workers with stake, each once."""
     return tuple(dict.fromkeys(url for _, url in weight_holders(record, me)))

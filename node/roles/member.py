@@ -24,7 +24,7 @@ from node.reading import Reader
 from node.record import Record
 from node.roles.base_model import require_model
 from node.roles.chronicle import Chronicle
-from node.roles.directory import url_of, weight_holders
+from node.roles.directory import core_urls, url_of, weight_holders
 from node.roles.pauses import put_off
 from node.roles.streams import manifest_by_stream
 from node.runspec import RunSpec
@@ -81,7 +81,8 @@ class Member:
         self.downloader = Downloader(
             self.checkpoints, self.connections, self.weight_urls, selection, self.clock, base=base, me=self.weight_url
         )
-        self.patching = Patching(self.downloader, PatchIndex(self.state.checkpoints / "patches"))
+        index = PatchIndex(self.state.checkpoints / "patches")
+        self.patching = Patching(self.downloader, index, lambda: core_urls(self.record, self.account))
         self.shelves = Shelves(self.singles)
         if self.settings.sharing.weights:
             self.shelves.put(self.checkpoints)

@@ -1,10 +1,14 @@
-"""Patches from strangers: who has one, which of those that are named is fetched, and who is to blame for it."""
+"""Patches from strangers: who has one, which of those that are named is fetched, and who is to blame for it.
+
+Anybody can name a patch that never comes whole. What those say whom the run names goes before what others do; for all
+that others name there is one limit of time, a small share of what the full version takes on a fast line.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ledger.base import Digest
@@ -15,19 +19,31 @@ from node.shards.patch_index import PatchIndex, Span
 
 FILE = "patch"  # the one file of a checkpoint that is a patch
 ASKED = 8  # sources asked for a patch beside each other
+TRUSTED_ASKED = ASKED // 2  # of them that the run names
 WAIT_SECONDS = 10  # for a source that is making or fetching it just now
-GRACE_SECONDS = 0.3  # after a first answer, for others that name another patch
+GRACE_SECONDS = 1.0  # for the others, after a stranger has named one, or those whom the run names have answered
 TRIED = 2  # of the patches that are named
-LEAST_SECONDS, LEAST_BYTES_PER_SECOND = 30.0, 500e3  # one that comes more slowly is given up
+LEAST_SECONDS, LEAST_BYTES_PER_SECOND = 30.0, 500e3  # one that comes more slowly is given up, whoever named it
+SHARE_OF_FULL = 0.25  # of the time that the full version takes, that what strangers name may cost
+FAST_BYTES_PER_SECOND = 125e6  # the line that is taken for that, where none is known to be faster: 1 Gb/s
+LEAST_STRANGERS_SECONDS = 5.0  # however small the version: a few round trips, and a chunk or two
+BROKE_OFF_SECONDS = 3600.0  # who named one that did not come whole is not asked for any
 PATIENCE_SECONDS = 20.0  # for a chunk of a patch
+
+
+def nobody() -> Collection[str]:
+    """Where the run names none."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The root of a patch, and who named it; nobody where this node vouches for it itself."""
+    """The root of a patch, and who named it; nobody where this node vouches for it itself. `trusted`: it does, or
+    somebody whom the run names."""
 
     root: Digest
     sources: tuple[str, ...]
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +58,53 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class PatchFinder:
-    """Looks at the sources of `downloader`, and fetches into its store."""
+    """Looks at the sources of `downloader`, and fetches into its store. `trusted`: the URLs of those whom the run
+    names."""
 
     downloader: Downloader
     index: PatchIndex
+    trusted: Callable[[], Collection[str]] = nobody
+    _broke_off: dict[str, float] = field(default_factory=dict)  # when, monotonic, by who named what did
 
-    async def candidates(self, span: Span) -> list[Candidate]:
-        """Whatever is named for the span: first what most name, then what the first sources do. This node's own comes
-        alone."""
+    def strangers_until(self, missing_bytes: int) -> float:
+        """When everything that strangers name is given up, monotonic, going by what is missing of the version.
+
+        By the fastest source, which no number of slow ones makes slower: who poses as faster only shortens it.
+        """
+        fastest = max(self.downloader.selection.fastest(), FAST_BYTES_PER_SECOND)
+        seconds = max(SHARE_OF_FULL * missing_bytes / fastest, LEAST_STRANGERS_SECONDS)
+        return self.downloader.clock.monotonic() + seconds
+
+    async def candidates(self, span: Span, until: float) -> list[Candidate]:
+        """Whatever is named for the span: first by those whom the run names, then what most name, then what the first
+        sources do. This node's own comes alone. Strangers are waited for `until` then."""
         own = self.index.find(span)
         if own is not None and await asyncio.to_thread(self.downloader.store.complete, own) is not None:
-            return [Candidate(own, ())]
-        by_root: dict[Digest, list[str]] = {}
-        for source, root in await self._answers(span):
+            return [Candidate(own, (), trusted=True)]
+        trusted, by_root = set(self.trusted()), dict[Digest, list[str]]()
+        for source, root in await self._answers(span, trusted, until):
             by_root.setdefault(root, []).append(source)
-        named = [Candidate(root, tuple(sources)) for root, sources in by_root.items()]
-        return sorted(named, key=lambda candidate: -len(candidate.sources))
+        named = [Candidate(root, tuple(each), not trusted.isdisjoint(each)) for root, each in by_root.items()]
+        return sorted(named, key=lambda candidate: (not candidate.trusted, -len(candidate.sources)))
 
-    async def fetch(self, span: Span, candidates: Sequence[Candidate], most_bytes: int) -> Found:
-        """The first of the candidates that can be had.
+    async def fetch(self, span: Span, candidates: Sequence[Candidate], most_bytes: int, until: float) -> Found:
+        """The first of the candidates that can be had; what strangers named is tried `until` then, each as long as the
+        next.
 
         Raises: NotFound, Malformed, TimeoutError: none can, or is worth it. StoreError.
         """
         chunks = (await self.downloader.manifest(span.target)).chunks
         problem: Exception = NotFound("no source names a patch")
-        for candidate in candidates[:TRIED]:
+        for left, candidate in zip(range(min(len(candidates), TRIED), 0, -1), candidates, strict=False):
+            seconds = None if candidate.trusted else (until - self.downloader.clock.monotonic()) / left
             try:
-                return await self._fetch(span, candidate, most_bytes, chunks)
+                async with asyncio.timeout(seconds):
+                    return await self._fetch(span, candidate, most_bytes, chunks)
             except Malformed as error:
                 self.ban(candidate, error)
                 problem = error
             except (NotFound, TimeoutError) as error:
-                for source in candidate.sources:
-                    self.downloader.selection.failed(source, f"named a patch that could not be had: {error}")
+                self._blame(candidate, str(error) or "it came too slowly")
                 problem = error
         raise problem
 
@@ -83,17 +113,37 @@ class PatchFinder:
         for source in candidate.sources:
             self.downloader.selection.ban(source, f"named a wrong patch: {why}")
 
-    async def _answers(self, span: Span) -> list[tuple[str, Digest]]:
-        """In the order of the sources; once one has named a patch, the others have a moment more."""
-        downloader, asker = self.downloader, self.downloader.asker
-        sources = downloader.selection.few(downloader.sources(), ASKED)
+    def _blame(self, candidate: Candidate, why: str) -> None:
+        """Who named it may be slow, no more; a stranger that does so on purpose is to do it once an hour."""
+        now = self.downloader.clock.monotonic()
+        for source in candidate.sources:
+            self.downloader.selection.failed(source, f"named a patch that could not be had: {why}")
+        for source in () if candidate.trusted else candidate.sources:
+            self._broke_off[source] = now
+        for source in [each for each, at in self._broke_off.items() if at < now - BROKE_OFF_SECONDS]:
+            del self._broke_off[source]
+
+    def _asked(self, trusted: Collection[str]) -> list[str]:
+        """Of those whom the run names some for sure, however many others there are."""
+        since, select = self.downloader.clock.monotonic() - BROKE_OFF_SECONDS, self.downloader.selection.few
+        sources = [each for each in self.downloader.sources() if self._broke_off.get(each, since) <= since]
+        first = select([each for each in sources if each in trusted], TRUSTED_ASKED)
+        return [*first, *select([each for each in sources if each not in first], ASKED - len(first))]
+
+    async def _answers(self, span: Span, trusted: Collection[str], until: float) -> list[tuple[str, Digest]]:
+        """In the order of the sources; until one whom the run names has named a patch, or a moment after another has or
+        all of them have answered."""
+        asker, clock = self.downloader.asker, self.downloader.clock
+        sources = self._asked(trusted)
         asked = [asyncio.create_task(asker.patch(source, span.target, span.base, WAIT_SECONDS)) for source in sources]
-        waiting, named = set(asked), False
+        awaited = {task for task, source in zip(asked, sources, strict=True) if source in trusted}
+        waiting, named = set(asked), set[asyncio.Task[Digest | None]]()
         try:
-            while waiting:
-                limit = GRACE_SECONDS if named else 2.0 * WAIT_SECONDS
+            while waiting and not named & awaited:
+                brief = named or (awaited and awaited.isdisjoint(waiting))
+                limit = GRACE_SECONDS if brief else min(2.0 * WAIT_SECONDS, until - clock.monotonic())
                 done, waiting = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                named = named or any(task.result() for task in done)
+                named |= {task for task in done if task.result() is not None}
                 if not done:
                     break
             ended = [(source, task.result()) for source, task in zip(sources, asked, strict=True) if task.done()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -20,7 +20,7 @@ from node.shards.bitmaps import has
 from node.shards.client import Downloader
 from node.shards.layout import disk
 from node.shards.patch_applying import Link, Piece, WrongPatch, pieces
-from node.shards.patch_finding import FILE, Found, PatchFinder
+from node.shards.patch_finding import FILE, Found, PatchFinder, nobody
 from node.shards.patch_index import PatchIndex, Span
 from node.shards.patch_making import make_patch
 from node.shards.patch_sides import Side
@@ -41,15 +41,16 @@ class Patched:
 
 @dataclass(slots=True)
 class Patching:
-    """Of one node's `downloader` and its store."""
+    """Of one node's `downloader` and its store. `trusted`: the URLs of those whom the run names."""
 
     downloader: Downloader
     index: PatchIndex
+    trusted: Callable[[], Collection[str]] = nobody
     _finder: PatchFinder = field(init=False)
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._finder = PatchFinder(self.downloader, self.index)
+        self._finder = PatchFinder(self.downloader, self.index, self.trusted)
 
     # --- Making
 
@@ -122,10 +123,12 @@ class Patching:
     async def _bring(self, spans: Sequence[Span]) -> Patched:
         """Raises: NotFound, StoreError, Malformed, TimeoutError."""
         target = spans[-1].target
-        allowed = int(MAX_SHARE * self._missing_bytes(target))
+        missing = self._missing_bytes(target)
+        allowed = int(MAX_SHARE * missing)
         if not allowed:
             return Patched()
-        named = await asyncio.gather(*(self._finder.candidates(span) for span in spans))
+        until = self._finder.strangers_until(missing)
+        named = await asyncio.gather(*(self._finder.candidates(span, until) for span in spans))
         if not all(named):
             event("no patch found, fetching the full version", root=target)
             return Patched()
@@ -135,7 +138,7 @@ class Patching:
                 for candidate in candidates:
                     kept.enter_context(self.index.fetching(candidate.root))
                 left = allowed - sum(each.moved_bytes for each in found)
-                found.append(await self._finder.fetch(span, candidates, left))
+                found.append(await self._finder.fetch(span, candidates, left, until))
             await self._apply(found)
         return Patched(len(found), sum(each.moved_bytes for each in found))
 

@@ -86,6 +86,10 @@ class Selection:
         """How long `count` bytes may take `source`, going by what it has sent."""
         return SLOWER * count / (self._record(source).bandwidth or self._mean_bandwidth())
 
+    def fastest(self) -> float:
+        """Bytes a second, of the fastest source that was measured; 0 where none was."""
+        return max((record.bandwidth or 0.0 for record in self._records.values()), default=0.0)
+
     def few(self, sources: Sequence[str], most: int) -> list[str]:
         """At most `most` usable `sources`, to ask at once: half of them proven ones as far as there are such.
 

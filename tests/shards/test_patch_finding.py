@@ -1,0 +1,196 @@
+"""Whose patch is taken, and what it costs where strangers name one that never comes whole; through real sockets."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from ledger.base import Digest
+from node.shards.manifest import build
+from node.shards.patch_finding import Candidate, PatchFinder
+from node.shards.patch_index import PatchIndex, Span
+from node.shards.patch_making import make_patch
+from node.shards.server import add_routes
+from node.shards.store import CheckpointStore
+from node.transport import make_app, serve
+from node.transport.connections import Connections
+from tests.shards.checkpoints import checkpoint
+from tests.shards.sources import GENEROUS, answering, downloader
+from tests.shards.versions import versions
+
+MOST = 1 << 30  # bytes that a patch may have
+
+
+@dataclass
+class Setting:
+    """A span, the patch that makes it, and a node that looks for it; it has both manifests."""
+
+    span: Span
+    patch: Path
+    finder: PatchFinder
+    trusted: list[str] = field(default_factory=list)
+
+    async def candidates(self, seconds: float = 5.0) -> list[Candidate]:
+        return await self.finder.candidates(self.span, time.monotonic() + seconds)
+
+    async def fetch(self, candidates: Sequence[Candidate], seconds: float) -> Digest:
+        until = time.monotonic() + seconds
+        return (await self.finder.fetch(self.span, candidates, MOST, until)).candidate.root
+
+
+@pytest.fixture
+def setting(tmp_path: Path, http: Connections) -> Setting:
+    sides = versions(tmp_path, 2, 40_000)
+    span = Span(*(each.manifest.root for each in sides))
+    patch = checkpoint(tmp_path / "patch", patch=b"")
+    make_patch(sides[0], sides[1], patch / "patch", MOST, 1)
+    client, trusted = downloader(tmp_path / "node", http, []), list[str]()
+    for each in sides:
+        client.store.add(each.folder)
+    return Setting(span, patch, PatchFinder(client, PatchIndex(tmp_path / "index"), lambda: trusted), trusted)
+
+
+@dataclass
+class Namer:
+    """A source that names `root`, and counts who asked; of its chunks it never ends one."""
+
+    root: Digest
+    manifest: bytes
+    chunks: int
+    seconds: float = 0.0  # before it names it
+    asked: int = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        kind = request.match_info["path"].split("/")[1]
+        if kind == "patches":
+            self.asked += 1
+            await asyncio.sleep(self.seconds)
+            return web.Response(body=self.root)
+        if kind == "manifests":
+            return web.Response(body=self.manifest)
+        if kind == "have":
+            return web.Response(body=bytes([(1 << self.chunks) - 1]))
+        response = web.StreamResponse()
+        response.content_length = 1 << 10
+        await response.prepare(request)
+        while True:
+            await response.write(b"x")
+            await asyncio.sleep(0.1)
+
+
+def dripping(folder: Path, seconds: float = 0.0) -> Namer:
+    manifest = build(checkpoint(folder, patch=bytes(1 << 10)))
+    return Namer(manifest.root, manifest.encode(), manifest.chunks, seconds)
+
+
+async def honest(servers: AsyncExitStack, folder: Path, setting: Setting) -> str:
+    """Has the patch, and names it."""
+    store = CheckpointStore(folder)
+    root = store.add(setting.patch)
+
+    async def name(_: web.Request) -> web.Response:
+        return web.Response(body=root)
+
+    app = make_app(1000, GENEROUS)
+    add_routes(app, store)
+    app.router.add_get("/v1/patches/{target}", name)
+    runner, port = await serve(app, "127.0.0.1", 0)
+    servers.push_async_callback(runner.cleanup)
+    return f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("missing", "measured", "seconds"),
+    [
+        (62_000_000_000, [], 124.0),  # a quarter of 496 s at 125 MB/s
+        (62_000_000_000, [520_000.0, 90_000_000.0], 124.0),  # slow sources make nobody wait longer
+        (62_000_000_000, [520_000.0, 1_250_000_000.0], 12.4),
+        (40_000_000, [], 5.0),
+    ],
+)
+def test_strangers_have_a_quarter_of_the_time_that_the_full_version_takes_on_a_fast_line(
+    setting: Setting, missing: int, measured: list[float], seconds: float
+) -> None:
+    for number, rate in enumerate(measured):
+        setting.finder.downloader.selection.succeeded(f"http://{number}", 1 << 20, (1 << 20) / rate)
+
+    assert setting.finder.strangers_until(missing) - time.monotonic() == pytest.approx(seconds, abs=0.1)
+
+
+async def test_a_strangers_patch_that_drips_is_given_up_in_time_and_the_stranger_asked_for_none_afterwards(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    evil = dripping(tmp_path / "evil")
+    url = await answering(servers, evil.answer)
+    setting.finder.downloader.sources = lambda: [url]
+    (named,) = await setting.candidates()
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutError):
+        await setting.fetch([named], 0.5)
+
+    assert named == Candidate(evil.root, (url,)) and time.monotonic() - began < 1.5
+    assert await setting.candidates() == []
+    assert evil.asked == 1
+    assert not setting.finder.downloader.selection.banned  # it may just be slow
+
+
+async def test_what_one_names_whom_the_run_names_goes_before_what_several_strangers_do(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    evil = dripping(tmp_path / "evil")
+    strangers = [await answering(servers, evil.answer) for _ in range(3)]
+    trainer = await honest(servers, tmp_path / "trainer", setting)
+    setting.finder.downloader.sources = lambda: [*strangers, trainer]
+    setting.trusted.append(trainer)
+
+    named = await setting.candidates()
+
+    assert named[0] == Candidate(build(setting.patch).root, (trainer,), trusted=True)
+    assert await setting.fetch(named, 0.0) == named[0].root  # the limit is the strangers'
+
+
+async def test_one_whom_the_run_names_is_asked_and_waited_for_however_many_strangers_are_faster(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    strangers = [await answering(servers, dripping(tmp_path / "evil").answer)] * 20
+    late = dripping(tmp_path / "late", seconds=0.3)
+    trainer = await answering(servers, late.answer)
+    setting.finder.downloader.sources = lambda: [*(f"{each}/{n}" for n, each in enumerate(strangers)), trainer]
+    setting.trusted.append(trainer)
+
+    assert (await setting.candidates())[0] == Candidate(late.root, (trainer,), trusted=True)
+
+
+async def test_an_honest_strangers_patch_has_its_time_when_more_strangers_named_another(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    evil = dripping(tmp_path / "evil")
+    strangers = [await answering(servers, evil.answer) for _ in range(2)]
+    other = await honest(servers, tmp_path / "honest", setting)
+    setting.finder.downloader.sources = lambda: [*strangers, other]
+    named = await setting.candidates()
+
+    assert [each.root for each in named] == [evil.root, build(setting.patch).root]
+    assert await setting.fetch(named, 1.2) == named[1].root
+
+
+async def test_a_stranger_that_stalls_is_not_waited_for_when_those_whom_the_run_names_have_answered(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    async def nothing(_: web.Request) -> web.Response:
+        return web.Response(status=404)
+
+    trainer, stalling = await answering(servers, nothing), dripping(tmp_path / "stalling", seconds=3)
+    url = await answering(servers, stalling.answer)
+    setting.finder.downloader.sources = lambda: [trainer, url]
+    setting.trusted.append(trainer)
+    began = time.monotonic()
+
+    assert await setting.candidates(20.0) == []
+    assert time.monotonic() - began < 2.5
