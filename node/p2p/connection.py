@@ -84,7 +84,7 @@ class Connection:
     async def _mux(self, scope: trio.CancelScope) -> None:
         try:
             await self.muxed.start()
-        except REFUSALS:
+        except (*REFUSALS, ExceptionGroup):  # yamux runs in a nursery of its own
             pass  # which is this connection's end
         finally:
             scope.cancel()

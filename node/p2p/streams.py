@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import trio
 from cryptography.exceptions import InvalidTag
-from google.protobuf.message import DecodeError
 from libp2p.custom_types import TProtocol
 from libp2p.exceptions import BaseLibp2pError
 from libp2p.protocol_muxer.multiselect import Multiselect
@@ -18,7 +17,7 @@ from libp2p.protocol_muxer.multiselect_client import MultiselectClient
 from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF
 from libp2p.stream_muxer.yamux.yamux import YamuxStream
-from noise.exceptions import NoiseHandshakeError, NoiseInvalidMessage, NoiseMaxNonceError, NoiseValueError
+from noise.exceptions import NoiseInvalidMessage
 
 from node.errors import Malformed
 from node.p2p.limits import MAX_BODY_BYTES
@@ -26,12 +25,17 @@ from node.p2p.limits import MAX_BODY_BYTES
 LENGTH = struct.Struct("!I")
 ANSWER = struct.Struct("!BI")
 
-# What py-libp2p and what it is made of raise for bytes that are not what they should be, and for peers that are gone.
+# What ends a connection or a stream, and no more: what py-libp2p 0.8.1 and what it is made of raise for a peer's bytes,
+# and for peers that are gone or slow. All else is a bug, which is not to be taken for a bad peer.
 REFUSALS = (
-    BaseLibp2pError, ExceptionGroup, NoiseHandshakeError, NoiseInvalidMessage, NoiseMaxNonceError, NoiseValueError,
-    InvalidTag, DecodeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
-    AssertionError, RuntimeError, NotImplementedError, struct.error, trio.TooSlowError, trio.BrokenResourceError,
-    trio.ClosedResourceError, trio.EndOfChannel, Malformed, MemoryError,
+    BaseLibp2pError,  # its own, all of them
+    NoiseInvalidMessage, InvalidTag,  # a frame, and a handshake, that was tampered with
+    ValueError,  # keys and payloads of a handshake that are none; names of protocols that are no UTF-8
+    LookupError,  # a stream that yamux has forgotten meanwhile
+    OSError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError,
+    RuntimeError,  # trio's, of a connection that ended while it was begun
+    MemoryError,  # for an answer that is too much
+    Malformed,
 )  # fmt: skip
 
 

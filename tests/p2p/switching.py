@@ -5,6 +5,7 @@ Prints what came of each scene as JSON. It is a process of its own because impor
 
 import json
 import os
+import random
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from contextlib import asynccontextmanager
 import trio
 from libp2p.stream_muxer.yamux.yamux import FLAG_SYN, TYPE_PING, YAMUX_HEADER_FORMAT
 
-from node.p2p.connection import make_upgrader
+from node.p2p.connection import make_upgrader, secured
 from node.p2p.messages import ANSWERED, Report
 from node.p2p.protocols import CONTENT, IDENTITY
 from node.p2p.streams import REFUSALS
@@ -23,6 +24,8 @@ NO_ROOM = 1 << 60  # bytes, which no machine has
 
 
 async def answer(peer: str, protocol: str, body: bytes) -> tuple[int, bytes]:
+    if body == b"bug":
+        raise TypeError("of ours")
     return ANSWERED, bytes(NO_ROOM) if body == b"huge" else body
 
 
@@ -110,6 +113,48 @@ async def overflowing() -> list[object]:
         return [await _ask(asker, made.peer, CONTENT, body) for body in (b"huge", b"x")]
 
 
+async def stumbling() -> list[object]:
+    """What answers fails by a bug, when a peer asks."""
+    found: list[object] = []
+    try:
+        async with switch() as (made, port), switch() as (asker, _):
+            await _meet(made, port, asker, "a node")
+            found.append(await _ask(asker, made.peer, CONTENT, b"bug"))
+    except* TypeError:
+        found.append("TypeError")
+    return found
+
+
+async def garbling() -> list[object]:
+    """Thirty peers whose bytes are damaged, in the handshake and after it; then an honest one asks."""
+    dice = random.Random(0)
+    async with switch() as (made, port), switch() as (asker, _):
+        await _meet(made, port, asker, "a node")
+        for number in range(30):
+            await _damaged(port, made.peer, dice, after_handshake=number % 2 == 0)
+        return [await _ask(asker, made.peer, CONTENT, b"x")]
+
+
+async def _damaged(port: int, peer: str, dice: random.Random, *, after_handshake: bool) -> None:
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    try:
+        with trio.move_on_after(1):
+            if not after_handshake:
+                await stream.send_all(HELLO + b"\x07/noise\n" + dice.randbytes(dice.randrange(400)))
+                await stream.receive_some(100)
+                return
+            connection = await secured(make_upgrader(dice.randbytes(32))[0], stream, "127.0.0.1", peer)
+            for _ in range(dice.randrange(30)):
+                kind, flags, number = dice.randrange(5), dice.choice([0, 1, 2, 4, 8, 65535]), dice.randrange(6)
+                body = dice.choice([HELLO, b"\x05\xff\xfe\xfd\xfc\n", b"\x80" * 12, dice.randbytes(20)])
+                head = struct.pack(YAMUX_HEADER_FORMAT, 0, kind, flags, number, len(body))
+                await connection.guard.write(head + (body if kind == 0 else b""))
+    except REFUSALS:
+        pass
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
 async def _meet(made: Switch, port: int, asker: Switch, node: str) -> None:
     await asker.dial("127.0.0.1", port, made.peer)
     await until(lambda: asker.peer in {connection.peer for connection in made.connections})
@@ -157,7 +202,7 @@ async def pinging() -> float:
 
 
 SCENES: list[Callable[[], Awaitable[object]]] = [
-    knocking, crowding, listening_late, overflowing, coming_again, introducing, pinging,
+    knocking, crowding, listening_late, overflowing, stumbling, garbling, coming_again, introducing, pinging,
 ]  # fmt: skip
 
 

@@ -37,6 +37,14 @@ def test_a_request_for_which_there_is_no_memory_fails_alone(scenes: dict[str, An
     assert scenes["overflowing"] == [None, ANSWERED]
 
 
+def test_a_bug_of_ours_is_not_taken_for_a_bad_peer(scenes: dict[str, Any]) -> None:
+    assert scenes["stumbling"][-1:] == ["TypeError"]
+
+
+def test_whatever_bytes_a_peer_sends_others_are_answered(scenes: dict[str, Any]) -> None:
+    assert scenes["garbling"] == [ANSWERED]
+
+
 def test_a_node_that_comes_again_as_another_peer_may_ask_what_was_left(scenes: dict[str, Any]) -> None:
     found = scenes["coming_again"]
 
