@@ -1,13 +1,13 @@
 """How fast this process uploads, all its answers and files together: whose bytes leave next, and when.
 
-Without a limit nothing waits. With one, whoever has something to send waits for a turn: addresses take turns, and what
-one address asks for over several connections takes turns among itself, so that many connections are worth no more
-than one. Only so many files are on their way at once, served or handed over, that each gets on: one that is sent too
-slowly is given up by whoever is to have it, and was sent in vain.
+Without a limit nothing waits. With one, whoever has something to send waits for a turn: addresses are given as many
+bytes, and what one address asks for over several connections takes turns among itself, so that many connections are
+worth no more than one. Only so many files are on their way at once, served or handed over, that each gets on: one that
+is sent too slowly is given up by whoever is to have it, and was sent in vain.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -128,31 +128,49 @@ class Lease:
 
 
 class _InTurn:
-    """Who waits, by address: the first of one address, then of the next, round and round."""
+    """Who waits, by address: next is who waits longest of the address that was given least, of those that wait.
+
+    Source: Goyal, Vin, Cheng, "Start-time Fair Queuing", SIGCOMM 1996.
+    """
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[str, deque[tuple[asyncio.Future[None], int]]] = OrderedDict()
+        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
+        self._given: dict[str, int] = {}  # to an address, and what others had before it came
+        self._least = 0  # that any address was given of those that waited last
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def join(self, address: str, size: int = 0) -> asyncio.Future[None]:
+    def join(self, address: str, size: int = 1) -> asyncio.Future[None]:
         """Done when it is this one's turn. Cancelled, it is passed over."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append((turn, size))
+        self._given[address] = max(self._given.get(address, 0), self._least)
         return turn
 
     def next(self) -> int | None:
         """Lets the next one go; its size, None where nobody waits any more."""
         while self._waiting:
-            address, queue = self._waiting.popitem(last=False)
+            address = min(self._waiting, key=self._given.__getitem__)
+            self._least = self._given[address]
+            queue = self._waiting.pop(address)
             turn, size = queue.popleft()
             if queue:
-                self._waiting[address] = queue
+                self._waiting[address] = queue  # behind those that were given as much
             if not turn.done():
                 turn.set_result(None)
+                self._given[address] += size
+                self._forget()
                 return size
         return None
+
+    def _forget(self) -> None:
+        """Keeps who waits, and who was given more than they: others begin anew when they come."""
+        self._given = {
+            address: given
+            for address, given in self._given.items()
+            if address in self._waiting or (self._waiting and given > self._least)
+        }
 
 
 def _within(least: int, value: float, most: int) -> int:

@@ -175,3 +175,22 @@ async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> Non
         assert waiting.cancelled()
         async with asyncio.timeout(1):
             (await uplink.place("c")).give_up()
+
+
+async def test_who_asks_for_much_at_a_time_gets_no_more_than_who_asks_for_little() -> None:
+    uplink = Uplink(8_000_000)
+    given = dict.fromkeys(("much", "little"), 0)
+
+    async def take(address: str, size: int) -> None:
+        while True:
+            await uplink.turn(address, size)
+            given[address] += size
+
+    tasks = [asyncio.create_task(take(*each)) for each in (("much", 1 << 20), ("little", 40_000))]
+    await asyncio.sleep(1.2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert abs(given["much"] - given["little"]) <= 2 << 20  # the one that goes on, and the one before it
+    assert given["little"] > 2_000_000
