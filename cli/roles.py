@@ -8,8 +8,8 @@ import typer
 
 from cli.errors import FAILED, reported
 from cli.groups import grouped
-from cli.membership import AlwaysServing, Key, Model, Place, Serving
 from cli.options import NoInbound, Threads
+from cli.role_options import AlwaysSharingOptions, EngineOptions, MemberOptions, NodeOptions, SharingOptions
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -32,11 +32,11 @@ LearningRate = Annotated[
 @grouped
 def join(
     *,
-    key: Key,
-    place: Place,
+    member: MemberOptions,
+    place: NodeOptions,
     no_inbound: NoInbound = False,
-    serving: Serving,
-    model: Model,
+    sharing: SharingOptions,
+    engine: EngineOptions,
     cheat: Annotated[str | None, typer.Option("--cheat", hidden=True)] = None,
     log_json: LogJson = False,
 ) -> None:
@@ -44,32 +44,34 @@ def join(
     from ledger import keys
     from node.runtime import run_worker
 
-    choice, secret = model.choice(), place.secret()
-    path = keys.resolve(key.wallet, place.folder.wallets)
+    choice, secret = engine.choice(), place.secret()
+    path = keys.resolve(member.wallet, place.folder.wallets)
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
-    settings = place.settings(key, serving.sharing(), model.threads, inbound=not no_inbound)
+    settings = place.settings(member, sharing.value(), engine.threads, inbound=not no_inbound)
     _run("worker", run_worker(settings, place.connector(), provider, node, choice, cheat), log_json)
 
 
 @reported
 @grouped
-def validate(key: Key, place: Place, serving: Serving, model: Model, log_json: LogJson = False) -> None:
+def validate(
+    member: MemberOptions, place: NodeOptions, sharing: SharingOptions, engine: EngineOptions, log_json: LogJson = False
+) -> None:
     """Validate: hold every file, audit what is drawn, have cheaters slashed."""
     from node.runtime import run_validator
 
-    choice, account = model.choice(), place.account(key)
-    settings = place.settings(key, serving.sharing(), model.threads)
+    choice, account = engine.choice(), place.account(member)
+    settings = place.settings(member, sharing.value(), engine.threads)
     _run("validator", run_validator(settings, place.connector(), account, choice), log_json)
 
 
 @reported
 @grouped
 def train(
-    key: Key,
+    member: MemberOptions,
     model: BaseModel,
-    place: Place,
-    serving: AlwaysServing,
+    place: NodeOptions,
+    sharing: AlwaysSharingOptions,
     threads: Threads = None,
     batch: Batch = None,
     learning_rate: LearningRate = None,
@@ -81,23 +83,23 @@ def train(
     from node.models.resolve import resolve
     from node.runtime import run_trainer
 
-    serving.require("a trainer is whom everybody has the weights from")
-    account = place.account(key)
+    sharing.require("a trainer is whom everybody has the weights from")
+    account = place.account(member)
     base = resolve(model, event)
-    settings = place.settings(key, serving.sharing(), threads)
+    settings = place.settings(member, sharing.value(), threads)
     plan = training(model, base, batch, learning_rate)
     _run("trainer", run_trainer(settings, place.connector(), account, plan), log_json)
 
 
 @reported
 @grouped
-def relay(key: Key, place: Place, serving: AlwaysServing, log_json: LogJson = False) -> None:
+def relay(member: MemberOptions, place: NodeOptions, sharing: AlwaysSharingOptions, log_json: LogJson = False) -> None:
     """Relay: hold the newest versions of the weights and serve them, until stopped."""
     from node.runtime import run_relay
 
-    serving.require("a relay is there to serve weights")
-    account = place.account(key)
-    settings = place.settings(key, serving.sharing(), threads=None)
+    sharing.require("a relay is there to serve weights")
+    account = place.account(member)
+    settings = place.settings(member, sharing.value(), threads=None)
     _run("relay", run_relay(settings, place.connector(), account), log_json)
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.membership import Key, Place
 from cli.options import libp2p_of
+from cli.role_options import MemberOptions, NodeOptions
 from cli.status import show_standing
 from node.config import Libp2p, Settings, Sharing
 from node.errors import ConfigError
@@ -52,14 +52,14 @@ def test_what_is_wrong_with_a_peer_is_said(peer: str, wrong: str) -> None:
 
 
 def test_a_worker_that_nobody_could_ask_for_its_files_is_refused() -> None:
-    def settings(place: Place) -> Settings:
-        return place.settings(Key("w", 1), Sharing(), None, inbound=False)
+    def settings(place: NodeOptions) -> Settings:
+        return place.settings(MemberOptions("w", 1), Sharing(), None, inbound=False)
 
-    assert not settings(Place()).inbound
+    assert not settings(NodeOptions()).inbound
     with pytest.raises(ConfigError, match="--no-inbound with --no-p2p: nobody could ask"):
-        settings(Place(no_p2p=True))
+        settings(NodeOptions(no_p2p=True))
     with pytest.raises(ConfigError, match="--advertise with --no-inbound: say either"):
-        settings(Place(advertise="http://203.0.113.7:8700"))
+        settings(NodeOptions(advertise="http://203.0.113.7:8700"))
 
 
 ROW: dict[str, Any] = {

@@ -43,7 +43,7 @@ Advertise = Annotated[str | None, typer.Option("--advertise", help="URL under wh
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class MemberOptions:
     """Who takes part, in what."""
 
     wallet: Wallet
@@ -51,7 +51,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeOptions:
     """The chain, the files here, and the network."""
 
     rpc: Rpc = None
@@ -74,13 +74,15 @@ class Place:
         """Raises: ConfigError: there is no password."""
         return password(self.password_file)
 
-    def account(self, key: Key) -> "LocalAccount":
-        return unlock(key.wallet, self.folder, self.password_file)
+    def account(self, member: MemberOptions) -> "LocalAccount":
+        return unlock(member.wallet, self.folder, self.password_file)
 
     def connector(self) -> "Callable[[LocalAccount], Awaitable[Ledger]]":
         return lambda account: connect(self.rpc, self.deployment, self.folder, account)
 
-    def settings(self, key: Key, sharing: "Sharing", threads: int | None, inbound: bool = True) -> "Settings":
+    def settings(
+        self, member: MemberOptions, sharing: "Sharing", threads: int | None, inbound: bool = True
+    ) -> "Settings":
         """Raises: ConfigError."""
         from node.config import Settings
         from node.errors import ConfigError
@@ -88,26 +90,26 @@ class Place:
         if self.no_p2p and not inbound:
             raise ConfigError("--no-inbound with --no-p2p: nobody could ask this node for its files; leave out one")
         return Settings(
-            self.folder, key.run, self.host, self.port, self.advertise, self.allow_private, threads, sharing=sharing,
+            self.folder, member.run, self.host, self.port, self.advertise, self.allow_private, threads, sharing=sharing,
             libp2p=libp2p_of(self.peer, self.p2p_port, self.no_p2p), inbound=inbound,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class SharingOptions:
     """What goes to others, of a role that may serve no weights."""
 
     upload_limit: UploadLimit = None
     no_serve: NoServe = False
     quota: Quota = None
 
-    def sharing(self) -> "Sharing":
+    def value(self) -> "Sharing":
         return sharing_of(self.upload_limit, self.no_serve, self.quota)
 
 
 @dataclass(frozen=True, slots=True)
-class AlwaysServing:
-    """As `Serving`, of a role that is there for others' weights."""
+class AlwaysSharingOptions:
+    """As `SharingOptions`, of a role that is there for others' weights."""
 
     upload_limit: UploadLimit = None
     no_serve: AlwaysServes = False
@@ -117,12 +119,12 @@ class AlwaysServing:
         """Raises: ConfigError: it is to serve none."""
         require_serving(self.no_serve, why)
 
-    def sharing(self) -> "Sharing":
+    def value(self) -> "Sharing":
         return sharing_of(self.upload_limit, self.no_serve, self.quota)
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class EngineOptions:
     """What runs the model, on what."""
 
     engine: EngineName = "auto"
