@@ -1,4 +1,5 @@
-"""Files that survive a kill: written beside their place, synced, then renamed into it; and what a disk may refuse."""
+"""Files that survive a kill: written beside their place, synced, then renamed into it; what may stand in a file's place
+instead; and what a disk may refuse."""
 
 import errno
 import fcntl
@@ -7,11 +8,23 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from ledger.disk import DISK_FULL, refusal
 from node.errors import ConfigError, StoreError
 
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+NO_FILE = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR})  # a link, a folder, a pipe; no folder
+BROKEN = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)})  # sectors; what a file system says
+
+
+class OddFile(OSError):
+    """What stands in a file's place is none of this program's: a folder, a pipe, a link, or too large."""
+
+
+def is_damage(error: OSError) -> bool:
+    """Whether the file is to blame, and will be when it is tried again."""
+    return isinstance(error, OddFile) or error.errno in BROKEN
 
 
 def disk_refused(what: Path | str, error: OSError) -> StoreError:
@@ -50,6 +63,33 @@ def write_atomically(path: Path, data: bytes, temporary: Path | None = None) -> 
         sync(path.parent)
     except OSError as error:
         raise disk_refused(path, error) from error
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of the regular file at `path`. Waits for nobody at the other end of a pipe, and follows no link.
+
+    Raises: OddFile: something else stands there. OSError.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in NO_FILE:
+            raise OddFile(error.errno, "no file, but a folder, a link or a pipe", str(path)) from error
+        raise
+    if not S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OddFile(errno.EISDIR, "no file, but a folder, a pipe or a device", str(path))
+    return descriptor
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """All of the regular file at `path`. Raises: OddFile: something else stands there, or more. OSError."""
+    with open(open_regular(path), "rb") as file:
+        too_large = os.fstat(file.fileno()).st_size > most_bytes
+        data = b"" if too_large else file.read(most_bytes + 1)
+    if too_large or len(data) > most_bytes:
+        raise OddFile(errno.EINVAL, f"larger than the {most_bytes} bytes that it can have", str(path))
+    return data
 
 
 def require_new(path: Path, advice: str) -> None:

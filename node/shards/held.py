@@ -123,9 +123,12 @@ class Held:
         """A whole checkpoint that stands in the folder, published by an earlier process or another store."""
         folder = self._layout.whole(root)
         if not folder.is_dir():
+            self._layout.make_way(folder)
             return None
         manifest = self._layout.load_manifest(root)
-        if manifest is None or not sizes_agree(folder, manifest):
+        if manifest is None:  # the bytes are not to blame: it counts again once the manifest has come
+            return None
+        if not sizes_agree(folder, manifest):
             self._discard(root)
             return None
         return self.put(Holding(root, manifest, folder, whole=True, found=True))

@@ -9,6 +9,7 @@ banned                who served wrong bytes (`bans`)
 """
 
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -22,8 +23,10 @@ from blake3 import blake3
 
 from ledger.base import Digest
 from node.errors import Malformed
-from node.files import disk_refused, sync, write_atomically
-from node.shards.manifest import Manifest
+from node.files import OddFile, disk_refused, is_damage, open_regular, read_regular, sync, write_atomically
+from node.shards.manifest import MAX_MANIFEST_BYTES, Manifest
+
+log = logging.getLogger(__name__)
 
 CHECKPOINTS, PARTIAL, MANIFESTS, STAGING = KINDS = ("checkpoints", "partial", "manifests", "staging")
 KEPT = (CHECKPOINTS, PARTIAL, MANIFESTS)  # by root
@@ -106,10 +109,22 @@ class Layout:
         away = self.staged()
         with suppress(FileNotFoundError):
             path.rename(away)
-            if away.is_dir():
-                shutil.rmtree(away)
-            else:
-                away.unlink()
+            _delete(away)
+
+    def make_way(self, folder: Path) -> None:
+        """Removes what stands in a folder's place and is none."""
+        if os.path.lexists(folder) and not folder.is_dir():
+            log.warning("%s is no folder and is removed", folder)
+            self.remove(folder)
+
+    def opened(self, path: Path, flags: int) -> int:
+        """A descriptor of a file here. What else stands in its place is removed; `flags` are to create it, then."""
+        try:
+            return open_regular(path, flags)
+        except OddFile as error:
+            log.warning("%s is removed: %s", path, error.strerror)
+            self.remove(path)
+            return open_regular(path, flags)
 
     def save_manifest(self, manifest: Manifest) -> Digest:
         """Returns its root."""
@@ -119,15 +134,34 @@ class Layout:
         return root
 
     def load_manifest(self, root: Digest) -> Manifest | None:
-        """None where there is none, or another than `root` names."""
+        """None where there is none that can be had, or that is within limits."""
         try:
-            data = self.manifest(root).read_bytes()
-            return Manifest.parse(data) if blake3(data).digest() == root else None
-        except (FileNotFoundError, Malformed):
+            data = self.read_manifest(root)
+            return None if data is None else Manifest.parse(data)
+        except Malformed:
             return None
 
+    def read_manifest(self, root: Digest) -> bytes | None:
+        """What is in its file, hashed now; None where there is none. Another one than `root` names is removed."""
+        path = self.manifest(root)
+        try:
+            data = read_regular(path, MAX_MANIFEST_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if not is_damage(error):
+                raise
+            data, why = b"", error.strerror
+        else:
+            why = "its bytes have changed"
+        if blake3(data).digest() == root:
+            return data
+        log.warning("manifest %s is damaged and removed, to be had again: %s", path, why)
+        self.remove(path)
+        return None
+
     def _clear_staging(self) -> None:
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = self.opened(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         weakref.finalize(self, os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,5 +169,13 @@ class Layout:
             pass
         else:
             for path in (self.folder / STAGING).iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                _delete(path)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+def _delete(path: Path) -> None:
+    """A file, a link without what it leads to, or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

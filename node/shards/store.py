@@ -110,7 +110,7 @@ class CheckpointStore:
         """
         root = manifest.root
         with self._held.changing, disk(f"cannot begin checkpoint {root.hex()}"):
-            if self._held.present(root) is not None:
+            if self._held.present(root) is not None or self._stands(manifest):
                 return root
             holding = Holding(root, manifest, self._layout.partial(root), whole=False)
             self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
@@ -158,11 +158,15 @@ class CheckpointStore:
         return self._held.get(root).manifest
 
     def manifest_path(self, root: Digest) -> Path:
-        """The file that hashes to `root`; it may be evicted a moment later. Raises: NotFound."""
-        path = self._layout.manifest(root)
-        if not path.is_file():
-            raise NotFound(f"the manifest of checkpoint {root.hex()} is not here")
-        return path
+        """The file that hashes to `root`, as it did just now; it may be evicted a moment later.
+
+        Raises: NotFound, StoreError.
+        """
+        with disk(f"cannot read the manifest of {root.hex()}"):
+            if self._layout.read_manifest(root) is None:
+                with self._held.changing:
+                    self._restore_manifest(root)
+            return self._layout.manifest(root)
 
     def have(self, root: Digest) -> bytes:
         """Bitmap of verified chunks. Raises: NotFound."""
@@ -242,6 +246,20 @@ class CheckpointStore:
         holding = self._held.put(Holding(root, manifest, placed, whole=True), intact=True)
         self._announce(list(holding.digests()))
         return holding
+
+    def _restore_manifest(self, root: Digest) -> None:
+        """Writes it anew, where the checkpoint is here without it. Raises: NotFound."""
+        holding = self._held.present(root)
+        if holding is None:
+            raise NotFound(f"the manifest of checkpoint {root.hex()} is not here")
+        self._save_manifest(holding.manifest)
+
+    def _stands(self, manifest: Manifest) -> bool:
+        """Whether the checkpoint is whole here, and had only lost its manifest."""
+        if not self._layout.whole(manifest.root).is_dir():
+            return False
+        self._save_manifest(manifest)
+        return self._held.present(manifest.root) is not None
 
     def _save_manifest(self, manifest: Manifest) -> None:
         self._announce([self._layout.save_manifest(manifest)])
