@@ -3,10 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from blake3 import blake3
 
 from ledger.base import Address, Digest
 from node.errors import NotFound
@@ -14,7 +12,6 @@ from node.files import disk_refused
 from node.p2p.content import Kind, Piece
 from node.peers.server import Mailbox
 from node.roles.member import Member
-from node.shards.manifest import MAX_MANIFEST_BYTES
 
 NOT_HELD = "this node does not hold it"
 
@@ -28,7 +25,6 @@ class HeldPieces:
 
     member: Member
     mailbox: Mailbox | None
-    hashed: set[Digest] = field(default_factory=set)  # manifests: as many as this node ever held
 
     async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
         """Size of the whole, and the piece, once the uplink has room for it: not before is it in memory.
@@ -51,11 +47,7 @@ class HeldPieces:
         self.member.uplink.sent_bytes += size
 
     async def _manifest(self, root: Digest) -> Path:
-        path = self.member.checkpoints.manifest_path(root)
-        if root not in self.hashed:
-            await asyncio.to_thread(_require_digest, path, root)
-            self.hashed.add(root)
-        return path
+        return await asyncio.to_thread(self.member.checkpoints.manifest_path, root)
 
     async def _file(self, commitment: Digest) -> Path:
         if self.mailbox is None:
@@ -66,14 +58,6 @@ class HeldPieces:
 def _sharer(asker: Address) -> str:
     """With whom the uplink is shared: streams have no address, and however many peers a node has, it is one."""
     return f"libp2p {asker}"
-
-
-def _require_digest(path: Path, root: Digest) -> None:
-    """Raises: NotFound: the file is not the manifest of `root`; StoreError."""
-    with _readable(path), path.open("rb") as file:
-        data = file.read(MAX_MANIFEST_BYTES + 1)
-    if len(data) > MAX_MANIFEST_BYTES or blake3(data).digest() != root:
-        raise NotFound(NOT_HELD)
 
 
 def _size(path: Path) -> int:
