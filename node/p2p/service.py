@@ -1,6 +1,5 @@
 """What an identified peer may ask of this node, and how much of it."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +11,7 @@ from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
 from node.p2p.content import PIECE_BYTES, Piece, PieceSource, encode_answer
+from node.p2p.forwarding import Forwards
 from node.p2p.gossip import Gossip, sized
 from node.p2p.limits import MAX_NODES, MIB
 from node.p2p.link import Link
@@ -21,9 +21,6 @@ from node.p2p.reach import Prober
 MAX_TOLD: Final = 64  # heartbeats in one answer
 MAX_TOLD_BYTES: Final = 256 << 10
 CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one node, forwarded ones included
-FORWARDS_AT_ONCE: Final = 16
-FORWARDS_PER_NODE: Final = 2  # of these, that one node asks for
-FORWARDS_PER_TARGET: Final = 4  # that one node is asked for: whoever asks has at most half of them
 PAUSE_SECONDS: Final = 1.0  # at most, for who asks faster than it may: more is refused
 PIECE_SECONDS: Final = 20.0  # for a whole one
 FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
@@ -41,7 +38,7 @@ class Service:
     prober: Prober
     clock: Clock
     content: Rates = field(init=False)  # bytes, by node
-    forwards: Counter[tuple[Address, Address]] = field(default_factory=Counter)  # under way: who asked whom
+    forwards: Forwards = field(default_factory=Forwards)
 
     def __post_init__(self) -> None:
         self.content = Rates(CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES, MAX_NODES, self.clock.monotonic)
@@ -80,18 +77,14 @@ class Service:
         found = next((peer for peer in self.owners if peer_id_bytes(peer) == target), None)
         if found is None:
             raise NotFound("that peer is not connected")
-        pair = asker, self.owners[found]
-        if self._crowded(*pair):
-            raise NotFound("too much at once")
-        self.forwards[pair] += 1
-        try:
+        owner = self.owners[found]
+        async with self.forwards.place(asker, owner) as place:
             await self._allow(asker, wanted.length)
-            answer = await self.link.ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
+            question = self.link.ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
+            answer = await place.answered(question)
+            self.forwards.got_on(owner, len(answer))
             await self.pieces.turn(asker, len(answer))
             return answer
-        finally:
-            self.forwards[pair] -= 1
-            self.forwards += Counter()  # drops those without any
 
     async def _allow(self, asker: Address, size: int) -> None:
         """Returns when `asker` may have `size` bytes more. Raises: NotFound: it has asked for too many."""
@@ -99,16 +92,6 @@ class Service:
         if allowance.seconds_until(size) > PAUSE_SECONDS:
             raise NotFound("too much at once")
         await self.clock.sleep(allowance.overdraw(size))
-
-    def _crowded(self, asker: Address, target: Address) -> bool:
-        """Whether as much is forwarded as may be: in all, for `asker`, or of `target`."""
-        by_asker = sum(count for (who, _), count in self.forwards.items() if who == asker)
-        of_target = sum(count for (_, who), count in self.forwards.items() if who == target)
-        return (
-            self.forwards.total() >= FORWARDS_AT_ONCE
-            or by_asker >= FORWARDS_PER_NODE
-            or of_target >= FORWARDS_PER_TARGET
-        )
 
 
 def piece_seconds(length: int) -> float:

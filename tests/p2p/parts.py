@@ -18,10 +18,12 @@ from node.p2p.addresses import PeerAddress, peer_id
 from node.p2p.announcements import News, Scope
 from node.p2p.content import Content, Kind, Piece, PieceSource
 from node.p2p.fetching import SILENT_SECONDS
+from node.p2p.identity import make_statement
 from node.p2p.keys import public_key_of
 from node.p2p.link import MemoryLink, Wire
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
+from node.p2p.protocols import IDENTITY
 from node.transport import session
 
 STAKING = Domain(31337, Address("0x" + "11" * 20))
@@ -106,14 +108,16 @@ class GivenPieces:
 
 @dataclass
 class SilentPieces:
-    """Takes every question and answers none."""
+    """Takes every question and answers none, but for content that it is given later."""
 
     asked: int = 0
+    content: dict[Digest, bytes] = field(default_factory=dict)
 
     async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
         self.asked += 1
-        await asyncio.Event().wait()
-        raise NotFound("never")
+        if wanted.digest not in self.content:
+            await asyncio.Event().wait()
+        return len(self.content[wanted.digest]), self.content[wanted.digest]
 
     async def turn(self, asker: Address, size: int) -> None:
         return None
@@ -170,6 +174,14 @@ class Town:
     def address(self, one: Network | MemoryLink) -> PeerAddress:
         """Where a network, or who is on the wire by a link of its own, is dialled."""
         return PeerAddress("127.0.0.1", 1, one.peer)
+
+
+async def come(place: Town, at: Network, peer: int, node: int) -> str:
+    """Peer number `peer` says to `at` that it is node number `node`'s."""
+    place.registry.members.add(Address(account(node).address))
+    statement = make_statement(account(node), STAKING, peer_of(peer), BLOCK_TIME)
+    await at.asked(peer_of(peer), IDENTITY, statement.encode())
+    return peer_of(peer)
 
 
 @asynccontextmanager

@@ -1,30 +1,26 @@
 """What one node may have of another, beside what its peers may ask of the libp2p process."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
 
 import pytest
 
 from ledger.base import Address, Digest, Version
-from node.errors import Malformed, NotFound
+from node.errors import Malformed
 from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import News, NewVersion, announce
 from node.p2p.content import Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.limits import CORE_PEERS, MAX_PEERS, MIB
-from node.p2p.network import Network
-from node.p2p.protocols import CONTENT, FORWARD, IDENTITY
-from node.p2p.service import FORWARDS_AT_ONCE, FORWARDS_PER_NODE, FORWARDS_PER_TARGET, piece_seconds
+from node.p2p.protocols import CONTENT, FORWARD
+from node.p2p.service import piece_seconds
 from tests.p2p.parts import (
     BLOCK_TIME,
     FILE,
     SCOPE,
     STAKING,
     GivenPieces,
-    SilentPieces,
-    Town,
     account,
+    come,
     peer_of,
     secret,
     town,
@@ -32,14 +28,6 @@ from tests.p2p.parts import (
 )
 
 PIECE = Piece(Kind.FILE, FILE, 0)
-
-
-async def come(place: Town, at: Network, peer: int, node: int) -> str:
-    """Peer number `peer` says to `at` that it is node number `node`'s."""
-    place.registry.members.add(Address(account(node).address))
-    statement = make_statement(account(node), STAKING, peer_of(peer), BLOCK_TIME)
-    await at.asked(peer_of(peer), IDENTITY, statement.encode())
-    return peer_of(peer)
 
 
 async def test_ordinary_peers_leave_room_for_those_whom_everybody_needs() -> None:
@@ -96,81 +84,8 @@ async def test_what_is_forwarded_leaves_when_the_uplink_has_room_for_it() -> Non
         assert held.turns == [(account(2).address, len(answer))]
 
 
-async def test_one_node_has_only_so_many_pieces_forwarded_at_once() -> None:
-    async with town() as place:
-        relay = await place.node(1)
-        silent = SilentPieces()
-        worker = await place.node(3, silent, bootstrap=(place.address(relay),))
-        await until(lambda: worker.peer in relay.owners and relay.peer in worker.owners)
-        wanted = peer_id_bytes(worker.peer) + PIECE.encode()
-        askers = [await come(place, relay, peer, 2) for peer in (20, 21)]
-
-        waiting = [asyncio.create_task(relay.asked(askers[n % 2], FORWARD, wanted)) for n in range(FORWARDS_PER_NODE)]
-        await until(lambda: silent.asked == FORWARDS_PER_NODE)
-        with pytest.raises(NotFound, match="too much at once"):
-            await relay.asked(askers[0], FORWARD, wanted)
-        other = await come(place, relay, 22, 4)
-        waiting.append(asyncio.create_task(relay.asked(other, FORWARD, wanted)))
-        await until(lambda: silent.asked == FORWARDS_PER_NODE + 1)
-
-        await _ended(waiting)
-        assert not relay.service.forwards
-
-
-async def test_a_node_and_its_accomplice_that_never_answers_leave_places_for_others() -> None:
-    """They ask for a byte each time, and again as soon as it is over; honest ones are asked for meanwhile."""
-    async with town() as place:
-        relay = await place.node(1)
-        silent, honest = SilentPieces(), GivenPieces({FILE: b"rollouts"})
-        accomplice = await place.node(3, silent, bootstrap=(place.address(relay),))
-        worker = await place.node(4, honest, bootstrap=(place.address(relay),))
-        await until(lambda: {accomplice.peer, worker.peer} <= relay.owners.keys() and relay.peer in worker.owners)
-        await until(lambda: relay.peer in accomplice.owners)
-        evil = await come(place, relay, 20, 2)
-        byte = Piece(Kind.FILE, FILE, 0, 1).encode()
-
-        async def hold() -> None:
-            while True:
-                with suppress(NotFound):
-                    await relay.asked(evil, FORWARD, peer_id_bytes(accomplice.peer) + byte)
-                await asyncio.sleep(0.01)
-
-        holding = [asyncio.create_task(hold()) for _ in range(FORWARDS_AT_ONCE)]
-        await until(lambda: silent.asked == FORWARDS_PER_NODE)
-        validator = await come(place, relay, 21, 5)
-        for _ in range(50):
-            answer = await relay.asked(validator, FORWARD, peer_id_bytes(worker.peer) + PIECE.encode())
-            assert answer.endswith(b"rollouts")
-        assert relay.service.forwards.total() == FORWARDS_PER_NODE == 2
-        await _ended(holding)
-
-
-async def test_a_target_that_never_answers_has_only_so_many_places_and_one_asker_half_of_them() -> None:
-    async with town() as place:
-        relay = await place.node(1)
-        silent = SilentPieces()
-        target = await place.node(3, silent, bootstrap=(place.address(relay),))
-        await until(lambda: target.peer in relay.owners and relay.peer in target.owners)
-        wanted = peer_id_bytes(target.peer) + PIECE.encode()
-        askers = [await come(place, relay, 20 + number, 20 + number) for number in range(3)]
-
-        waiting = list[asyncio.Task[bytes]]()
-        for asker in askers[:2]:
-            waiting += [asyncio.create_task(relay.asked(asker, FORWARD, wanted)) for _ in range(FORWARDS_PER_NODE)]
-        await until(lambda: silent.asked == FORWARDS_PER_TARGET == 2 * FORWARDS_PER_NODE)
-        with pytest.raises(NotFound, match="too much at once"):
-            await relay.asked(askers[2], FORWARD, wanted)
-        await _ended(waiting)
-
-
 def test_a_place_is_held_as_long_as_the_piece_is_large() -> None:
     assert [piece_seconds(length) for length in (0, MIB // 2, MIB)] == [4.0, 12.0, 20.0]
-
-
-async def _ended(tasks: "Sequence[asyncio.Task[bytes] | asyncio.Task[None]]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def said(news: News, milliseconds: int) -> bytes:
