@@ -25,6 +25,7 @@ from node.record import Record
 from node.roles.base_model import require_model
 from node.roles.chronicle import Chronicle
 from node.roles.directory import core_urls, url_of, weight_holders
+from node.roles.hearsay import Hearsay
 from node.roles.pauses import put_off
 from node.roles.streams import manifest_by_stream
 from node.runspec import RunSpec
@@ -68,7 +69,7 @@ class Member:
     refused: dict[Version, SpecMismatch] = field(default_factory=dict)  # never to be used here, and why
     others: Others = field(default_factory=lambda: Alone("not on yet"))  # by libp2p
     news: asyncio.Event = field(default_factory=asyncio.Event)  # somebody says that the chain has something new
-    verdicts: asyncio.Queue[tuple[Address, Verdicts]] | None = None  # announced, by whom; of who wants to hear them
+    hearsay: Hearsay | None = None  # of who wants to hear what validators announce
     woken: float = float("-inf")  # when that was last believed, monotonic
     looked: float = float("-inf")  # when the chain was last read, monotonic
     looking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -185,8 +186,8 @@ class Member:
         match said.news:
             case NewVersion(version, _) if self.record.latest is None or version > self.record.latest:
                 self.news.set()
-            case Verdicts() if self.verdicts is not None and not self.verdicts.full():
-                self.verdicts.put_nowait((said.statement.node, said.news))
+            case Verdicts() if self.hearsay is not None:
+                self.hearsay.put(said, said.news)
 
     def held(self, version: Version) -> Path | None:
         """The folder of `version`, if its every chunk is here."""

@@ -22,6 +22,7 @@ from node.roles.casebook import Case, Casebook
 from node.roles.closing import Closer
 from node.roles.directory import validators
 from node.roles.examiner import Examiner, Guard
+from node.roles.hearsay import Hearsay
 from node.roles.intake import Intake, is_past
 from node.roles.member import Member
 from node.roles.pauses import Pauses, put_off
@@ -31,7 +32,6 @@ from node.verdicts import Check, Rejected, Undecided
 INQUIRY_SECONDS = 3.0  # between two questions after a missing file, or after what the others signed
 FETCHES_OF_NODE = 4  # at once, of one worker's files: one that withholds many must not take every connection
 PRUNE_SECONDS = 600.0
-MAX_TOLD = 64  # announcements that wait to be looked at, of 64 KiB each
 
 
 @dataclass(slots=True)
@@ -76,8 +76,8 @@ class Validator:
         """Validates until the run has ended and every submission is final."""
         await self.member.synced()
         async with self.member.following_weights():
-            self.member.verdicts = asyncio.Queue(MAX_TOLD)
-            work = (self._watch(), self._close(), self._listen(), self.examiner.run())
+            self.member.hearsay = hearsay = Hearsay(self.casebook.validators)
+            work = (self._watch(), self._close(), self._listen(hearsay), self.examiner.run())
             loops = [asyncio.create_task(loop) for loop in work]
             try:
                 done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
@@ -192,12 +192,11 @@ class Validator:
         if not self.member.record.is_final(commitment):
             await self.casebook.add(commitment, said, url)
 
-    async def _listen(self) -> None:
+    async def _listen(self, hearsay: Hearsay) -> None:
         """Takes in what the other validators say by gossip."""
-        assert self.member.verdicts is not None
         while True:
-            who, said = await self.member.verdicts.get()
-            if who in self.casebook.validators and said.commitment in self.member.record.unfinished:
+            who, said = await hearsay.next()
+            if said.commitment in self.member.record.unfinished:
                 await self.guard("gossip", said.commitment, self._hear(who, said))
 
     async def _hear(self, who: Address, said: Verdicts) -> bool:
