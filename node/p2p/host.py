@@ -1,8 +1,7 @@
-"""The libp2p process: `python -m node.p2p.host ORDERS LIFE LISTENER`, which `sidecar` starts.
+"""The libp2p process: `python -m node.tied LIFE node.p2p.host ORDERS LISTENER`, which `sidecar` starts.
 
-ORDERS is the descriptor of a socket pair, LISTENER that of a socket which listens. LIFE is that of a pipe which ends
-when the node is gone; then this process goes too, whatever it is doing. It knows nothing of chain, roles or files:
-whoever takes it over has connections.
+ORDERS is the descriptor of a socket pair, LISTENER that of a socket which listens. It knows nothing of chain, roles or
+files: whoever takes it over has connections.
 """
 
 import itertools
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 import trio
 
 from node.errors import Malformed
-from node.orphans import end_with
 from node.p2p.connection import make_upgrader
 from node.p2p.limits import MAX_REQUESTS, MEMORY_BYTES
 from node.p2p.messages import (
@@ -50,8 +48,7 @@ ALIVE_SECONDS = 1.0
 
 
 def main() -> None:
-    orders, life, listener = (int(argument) for argument in sys.argv[1:])
-    end_with(life)
+    orders, listener = (int(argument) for argument in sys.argv[1:])
     logging.disable(logging.CRITICAL)  # py-libp2p has a line for whatever a peer does: it could fill the disk
     with socket.socket(fileno=orders) as connection, socket.socket(fileno=listener) as listening:
         trio.run(_serve, connection, listening)
@@ -198,7 +195,3 @@ class Host:
 
 def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:300]
-
-
-if __name__ == "__main__":
-    main()

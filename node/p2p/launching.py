@@ -3,12 +3,13 @@
 import asyncio
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from node.orphans import command
 
 HOST: Final = "node.p2p.host"
 OURS: Final = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
@@ -46,7 +47,7 @@ async def launched(listener: socket.socket, log: Path) -> AsyncIterator[Child]:
         with ExitStack() as handed:
             handed.enter_context(theirs)
             handed.callback(os.close, life)
-            process = await _started((theirs.fileno(), life, listener.fileno()), log)
+            process = await _started(life, (theirs.fileno(), listener.fileno()), log)
         try:
             yield Child(process, ours, log)
         finally:
@@ -54,12 +55,12 @@ async def launched(listener: socket.socket, log: Path) -> AsyncIterator[Child]:
             await _ended(process)
 
 
-async def _started(handed: tuple[int, int, int], log: Path) -> asyncio.subprocess.Process:
+async def _started(life: int, handed: tuple[int, int], log: Path) -> asyncio.subprocess.Process:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
     with log.open("wb") as output:  # a file of its own, opened once a process
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", HOST, *map(str, handed), stdin=asyncio.subprocess.DEVNULL, stdout=output,
-            stderr=output, pass_fds=handed, env=environment, start_new_session=True,
+            *command(life, HOST, *map(str, handed)), stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+            pass_fds=(life, *handed), env=environment, start_new_session=True,
         )  # fmt: skip
 
 

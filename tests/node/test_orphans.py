@@ -11,28 +11,38 @@ from pathlib import Path
 
 import pytest
 
-from node.orphans import started
+from node.orphans import command, started
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 20.0
-CHILD = """
+MODULE = """
 import sys, time
-from node.orphans import end_with
-end_with(int(sys.argv[1]))
+from pathlib import Path
 print(1, flush=True)
-time.sleep(60)
+while not Path(sys.argv[1]).exists():  # it takes long to be imported
+    time.sleep(0.01)
+def main():
+    print(*sys.argv, flush=True)
+    time.sleep(60)
 """
-# A node: it starts the child, says its number, and does not close the pipe.
-NODE = f"""
+# A node: it starts the child, says its number while that is importing, and does not close the pipe.
+NODE = """
 import os, subprocess, sys, time
-from node.orphans import started
+from node.orphans import command, started
 life, held = os.pipe()
-pipes = {{"pass_fds": (life,), "stdout": subprocess.PIPE}}
-child = started([sys.executable, "-c", {CHILD!r}, str(life)], start_new_session=True, **pipes)
+pipes = {"pass_fds": (life,), "stdout": subprocess.PIPE}
+child = started(command(life, "slow_module", sys.argv[1]), start_new_session=True, **pipes)
 child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(60)
 """
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """In which there is a module that is imported until there is a file `imported`."""
+    (tmp_path / "slow_module.py").write_text(MODULE)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
 
 
 def runs(pid: int) -> bool:
@@ -52,8 +62,11 @@ def until(what: Callable[[], bool]) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends a stopped process on Linux alone")
 @pytest.mark.parametrize("stopped", [True, False])
-def test_a_process_ends_with_a_killed_node_when_it_is_stopped_too(stopped: bool) -> None:
-    with subprocess.Popen([sys.executable, "-c", NODE], cwd=ROOT, stdout=subprocess.PIPE) as node:
+def test_a_process_ends_with_a_killed_node_when_it_is_still_importing_and_when_it_is_stopped_too(
+    stopped: bool, environment: dict[str, str], tmp_path: Path
+) -> None:
+    command_line = [sys.executable, "-c", NODE, str(tmp_path / "imported")]
+    with subprocess.Popen(command_line, env=environment, stdout=subprocess.PIPE) as node:
         assert node.stdout is not None
         pid = int(node.stdout.readline())
         if stopped:
@@ -63,14 +76,17 @@ def test_a_process_ends_with_a_killed_node_when_it_is_stopped_too(stopped: bool)
     until(lambda: not runs(pid))
 
 
-def test_a_process_outlives_the_thread_that_had_it_started_and_ends_with_its_pipe() -> None:
+def test_a_process_outlives_the_thread_that_had_it_started_and_ends_with_its_pipe(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    imported = tmp_path / "imported"
+    imported.touch()
     life, held = os.pipe()
     children = list[subprocess.Popen[bytes]]()
 
     def start() -> None:
-        children.append(
-            started([sys.executable, "-c", CHILD, str(life)], pass_fds=(life,), stdout=subprocess.PIPE, cwd=ROOT)
-        )
+        words = command(life, "slow_module", str(imported))
+        children.append(started(words, pass_fds=(life,), stdout=subprocess.PIPE, env=environment))
 
     thread = threading.Thread(target=start)
     thread.start()
@@ -78,6 +94,7 @@ def test_a_process_outlives_the_thread_that_had_it_started_and_ends_with_its_pip
     os.close(life)
     with children[0] as child:
         assert child.stdout is not None and child.stdout.readline() == b"1\n"
+        assert child.stdout.readline() == f"slow_module {imported}\n".encode()  # as if it had been run itself
         time.sleep(0.2)
         assert child.poll() is None
         os.close(held)

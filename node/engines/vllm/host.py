@@ -1,7 +1,6 @@
-"""The engine's process: `python -m node.engines.vllm.host ORDERS LIFE`, which `process` starts.
+"""The engine's process: `python -m node.tied LIFE node.engines.vllm.host ORDERS`, which `process` starts.
 
-ORDERS is the descriptor of a socket pair. LIFE is that of a pipe which ends when the node is gone; then this
-process goes too, whatever it is doing.
+ORDERS is the descriptor of a socket pair.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from node.engines.vllm.messages import (
     WeightsDigest,
 )
 from node.errors import NodeError
-from node.orphans import end_with
 
 if TYPE_CHECKING:
     from node.engines.vllm.serving import Batch
@@ -45,9 +43,7 @@ REFUSALS = (OSError, SafetensorError, ValueError, RuntimeError, ImportError, Has
 
 
 def main() -> None:
-    orders, life = (int(argument) for argument in sys.argv[1:])
-    end_with(life)
-    with Connection(orders) as connection:
+    with Connection(int(sys.argv[1])) as connection:
         try:
             _serve(connection)
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -105,7 +101,3 @@ def _begin(connection: Connection, batch: Batch, asked: Asked) -> None:
 
 def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-if __name__ == "__main__":
-    main()

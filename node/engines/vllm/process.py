@@ -7,7 +7,6 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from node.engines.vllm.messages import START, Abort, Answer, Asked, Done, Failed, Order, Progressed, Settings
 from node.errors import EngineError
-from node.orphans import started
+from node.orphans import command, started
 from node.printed import Printed
 from node.progress import OnProgress
 
@@ -58,7 +57,7 @@ class EngineProcess:
             output = self._printed.descriptor
             with theirs:
                 self._process = started(
-                    [sys.executable, "-P", "-m", HOST, str(theirs.fileno()), str(life)],
+                    command(life, HOST, str(theirs.fileno())),
                     stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(theirs.fileno(), life),
                     env=_environment(environment), start_new_session=True,
                 )  # fmt: skip
