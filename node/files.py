@@ -84,7 +84,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
     """All of the regular file at `path`. Raises: OddFile: something else stands there, or more. OSError."""
-    with open(open_regular(path), "rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         too_large = os.fstat(file.fileno()).st_size > most_bytes
         data = b"" if too_large else file.read(most_bytes + 1)
     if too_large or len(data) > most_bytes:

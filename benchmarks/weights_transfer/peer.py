@@ -32,7 +32,7 @@ from blake3 import blake3
 from ledger.base import Digest
 from node.bans import BANNED, Bans
 from node.shards.client import Downloader
-from node.shards.partial import read_place
+from node.shards.intact import read_place
 from node.shards.selection import Selection
 from node.shards.server import add_routes
 from node.shards.store import CheckpointStore

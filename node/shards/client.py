@@ -72,7 +72,7 @@ class Downloader:
         await transfer.run(progress)
         here = await asyncio.to_thread(self.store.complete, root)
         if here is None:
-            raise NotFound(f"checkpoint {root.hex()} was evicted while it was received")
+            raise NotFound(f"checkpoint {root.hex()} was evicted, or changed on this disk, while it was received")
         return here
 
     async def begin(self, root: Digest) -> Manifest:

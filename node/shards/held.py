@@ -7,14 +7,11 @@ that takes a minute, in which others go on.
 import logging
 import threading
 
-from blake3 import blake3
-
 from ledger.base import Digest
 from node.errors import NotFound
 from node.shards.holding import Holding, Place
-from node.shards.intact import hashes_agree, sizes_agree, stamps
+from node.shards.intact import is_intact, locate, sizes_agree, stamps, why_wrong
 from node.shards.layout import CHECKPOINTS, Layout
-from node.shards.partial import read_place
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +24,6 @@ class Held:
         self._hashing = threading.Lock()  # one checkpoint at a time; taken before `changing`, never while holding it
         self._layout = layout
         self._holdings: dict[Digest, Holding] = {}  # replaced, never changed
-        self._intact: frozenset[Digest] = frozenset()  # whole ones whose every byte was hashed
         for root in layout.roots(CHECKPOINTS):
             self._adopt(root)
 
@@ -39,61 +35,67 @@ class Held:
         return holding
 
     def locate(self, digest: bytes) -> Place | None:
-        """Of a verified chunk of any checkpoint, which was hashed."""
-        return next((place for each in self._holdings.values() if (place := each.locate(digest)) is not None), None)
+        """Of a verified chunk of any checkpoint, which was hashed, and whose file is the same since."""
+        return next((place for each in self._holdings.values() if (place := locate(each, digest)) is not None), None)
 
     def vouch(self, digest: bytes) -> Place | None:
-        """As `locate`; where that finds nothing, of the first that an earlier process left and that is right, hashed
-        now. A checkpoint is removed where it is wrong. Raises: OSError."""
-        if (place := self.locate(digest)) is not None:
-            return place
-        for holding in self._holdings.values():
-            for number in holding.numbers(digest):
-                if not holding.hashed[number] and self._is_right(holding, number, digest):
-                    return holding.place(number)
-        return None
+        """As `locate`; where that finds nothing, of the first that is right, hashed now: an earlier process left it, or
+        its file has changed. What is wrong is given up. Raises: OSError."""
+        while (place := self.locate(digest)) is None:
+            before = self._holdings
+            for holding in before.values():
+                for number in holding.numbers(digest):
+                    if holding.verified[number] and self._is_right(holding, number, digest):
+                        return holding.place(number)
+            if self._holdings is before:
+                return None
+        return place
 
     def _is_right(self, holding: Holding, number: int, digest: bytes) -> bool:
-        """Hashes a chunk of a whole checkpoint, which is removed if it is not."""
+        """Hashes a chunk, unless it was and its file is the same."""
         try:
-            right = blake3(read_place(holding.place(number))).digest() == digest
-        except FileNotFoundError:  # another store has evicted it
+            why = why_wrong(holding, number, digest)
+        except FileNotFoundError:  # another store has published or evicted it
+            with self.changing:
+                self.present(holding.root)
             return False
-        holding.hashed[number] = right
-        if not right:
+        if why is not None:
             with self.changing:
                 if self._holdings.get(holding.root) is holding:
-                    self._discard(holding.root)
-        return right
-
-    def is_intact(self, root: Digest) -> bool:
-        """Whether every byte of it was hashed, and nothing since made that doubtful."""
-        return root in self._intact
+                    self._give_up(holding, number, why)
+        return why is None
 
     def hashed(self, holding: Holding) -> bool:
-        """Whether every byte of a whole checkpoint is what it should be, hashed unless it was; it is removed if not.
+        """Whether every byte of a checkpoint whose chunks are all here is what it should be, hashed unless it was and
+        its file is the same; what is wrong is given up.
 
         False as well where it was replaced or evicted meanwhile: nothing is known of what is there now.
         """
+        if is_intact(holding):
+            return True
         with self._hashing:
-            if self.is_intact(holding.root):
-                return True
             before = stamps(holding)
-            agree = hashes_agree(holding)
+            wrong = _first_wrong(holding)
             with self.changing:
                 if self._holdings.get(holding.root) is not holding or stamps(holding) != before:
                     return False
-                if agree:
-                    self._intact |= {holding.root}
-                    holding.hashed[:] = bytes([True]) * len(holding.hashed)
-                else:
-                    self._discard(holding.root)
-                return agree
+                if wrong is not None:
+                    self._give_up(holding, *wrong)
+                return wrong is None
 
     def doubt(self, root: Digest) -> None:
         """Its bytes are hashed again before it counts as intact: all of them from now on."""
-        with self._hashing, self.changing:
-            self._intact -= {root}
+        holding = self._holdings.get(root)
+        if holding is not None:
+            with self._hashing, holding.writing:
+                for file in range(len(holding.manifest.files)):
+                    holding.doubt(file)
+
+    def whole(self, root: Digest) -> Holding | None:
+        """Whose every chunk is here: among the whole ones or, the last one just come, not yet."""
+        with self.changing:
+            holding = self.present(root)
+            return holding if holding is not None and holding.whole else None
 
     # --- Holding `changing`
 
@@ -110,14 +112,12 @@ class Held:
         for root in tuple(self._holdings):
             self.present(root)
 
-    def put(self, holding: Holding, *, intact: bool = False) -> Holding:
+    def put(self, holding: Holding) -> Holding:
         self._holdings = {**self._holdings, holding.root: holding}
-        self._intact = self._intact | {holding.root} if intact else self._intact - {holding.root}
         return holding
 
     def forget(self, root: Digest) -> None:
         self._holdings = {other: holding for other, holding in self._holdings.items() if other != root}
-        self._intact -= {root}
 
     def _adopt(self, root: Digest) -> Holding | None:
         """A whole checkpoint that stands in the folder, published by an earlier process or another store."""
@@ -129,12 +129,37 @@ class Held:
         if manifest is None:  # the bytes are not to blame: it counts again once the manifest has come
             return None
         if not sizes_agree(folder, manifest):
-            self._discard(root)
+            self._discard(root, "a file is missing or has another size")
             return None
         return self.put(Holding(root, manifest, folder, whole=True, found=True))
 
-    def _discard(self, root: Digest) -> None:
+    def _give_up(self, holding: Holding, number: int, why: str) -> None:
+        """A whole checkpoint goes; what is being received is begun anew, with all that is right of it."""
+        if holding.folder == self._layout.whole(holding.root):
+            self._discard(holding.root, f"{holding.place(number)[0].name}: {why}")
+        else:
+            log.warning("a chunk in %s is damaged and fetched again: %s", holding.place(number)[0], why)
+            self.forget(holding.root)
+
+    def _discard(self, root: Digest, why: str) -> None:
         folder = self._layout.whole(root)
-        log.warning("checkpoint %s is damaged and removed; it is fetched again when needed", folder)
+        log.warning(
+            "checkpoint %s is damaged and removed (%s); it is fetched again when needed. If that comes again, check "
+            "the disk, or name another --home",
+            folder,
+            why,
+        )
         self.forget(root)
         self._layout.remove(folder)
+
+
+def _first_wrong(holding: Holding) -> tuple[int, str] | None:
+    """The number of the first chunk that is not right, and why."""
+    for number, digest in enumerate(holding.digests()):
+        try:
+            why = why_wrong(holding, number, digest)
+        except FileNotFoundError:
+            why = "it has gone"
+        if why is not None:
+            return number, why
+    return None

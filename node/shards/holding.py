@@ -1,9 +1,11 @@
 """A checkpoint's files in one folder, and which of their chunks are known to be right. Reads no disk."""
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from ledger.base import Digest
 from node.shards.bitmaps import packed
@@ -12,10 +14,19 @@ from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 Place = tuple[Path, int, int]  # (file, offset, length), in bytes
 
 
+class Stamp(NamedTuple):
+    """Of a file, at one time; another one once it was written to or replaced."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+
 class Holding:
-    """Chunks are numbered through, file after file. Reading it needs no lock: chunks only ever become verified.
+    """Chunks are numbered through, file after file. Reading it needs no lock.
 
     What is `found`, as an earlier process left it, counts as verified, and yet nobody gets it before it is `hashed`.
+    That holds as long as its file has the stamp that it had then (`intact`).
     """
 
     def __init__(self, root: Digest, manifest: Manifest, folder: Path, whole: bool, found: bool = False) -> None:
@@ -24,6 +35,8 @@ class Holding:
         self.folder = folder
         self.verified = bytearray([whole]) * manifest.chunks
         self.hashed = bytearray([not found]) * manifest.chunks
+        self.stamps: list[Stamp | None] = [None] * len(manifest.files)
+        self.writing = threading.Lock()  # to a file here, or its stamp
         self._starts = list(accumulate((len(file.chunks) for file in manifest.files), initial=0))
         self._numbers: dict[bytes, list[int]] = {}
         for number, digest in enumerate(self.digests()):
@@ -44,9 +57,21 @@ class Holding:
             raise IndexError(f"no chunk {chunk} of file {file}")
         return self._starts[file] + chunk
 
+    def file(self, number: int) -> int:
+        """Which one chunk `number` is of."""
+        return bisect_right(self._starts, number) - 1
+
+    def path(self, file: int) -> Path:
+        return self.folder / self.manifest.files[file].name
+
+    def doubt(self, file: int) -> None:
+        """None of its chunks counts as hashed any more."""
+        start, end = self._starts[file], self._starts[file + 1]
+        self.hashed[start:end] = bytes(end - start)
+
     def entry(self, number: int) -> tuple[FileEntry, int]:
         """The file of chunk `number`, and which of its chunks that is."""
-        file = bisect_right(self._starts, number) - 1
+        file = self.file(number)
         return self.manifest.files[file], number - self._starts[file]
 
     def numbers(self, digest: bytes) -> list[int]:
@@ -57,9 +82,11 @@ class Holding:
         file, chunk = self.entry(number)
         return self.folder / file.name, chunk * CHUNK_BYTES, file.length(chunk)
 
-    def locate(self, digest: bytes) -> Place | None:
-        """Where a verified chunk with that digest lies, which was hashed."""
-        return next((self.place(n) for n in self.numbers(digest) if self.verified[n] and self.hashed[n]), None)
+    def moved(self, folder: Path) -> "Holding":
+        """As it is, where it lies now."""
+        moved = Holding(self.root, self.manifest, folder, self.whole)
+        moved.hashed[:], moved.stamps[:] = self.hashed, self.stamps
+        return moved
 
     def bitmap(self) -> bytes:
         """Of the verified chunks."""

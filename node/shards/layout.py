@@ -111,6 +111,14 @@ class Layout:
             path.rename(away)
             _delete(away)
 
+    def evict(self, root: Digest) -> bool:
+        """Deletes all of a checkpoint; whether there was anything of it, but for its manifest."""
+        paths = (self.whole(root), self.partial(root), self.marks(root))
+        was_there = any(path.exists() for path in paths)
+        for path in (*paths, self.manifest(root)):
+            self.remove(path)
+        return was_there
+
     def make_way(self, folder: Path) -> None:
         """Removes what stands in a folder's place and is none."""
         if os.path.lexists(folder) and not folder.is_dir():

@@ -15,35 +15,35 @@ from pathlib import Path
 from blake3 import blake3
 
 from node.errors import Malformed
-from node.files import disk_refused
+from node.files import disk_refused, open_regular
 from node.shards.holding import Holding, Place
-from node.shards.layout import disk
+from node.shards.intact import look, read_place, stamp, stamps, why_wrong
+from node.shards.layout import Layout, disk
 
 log = logging.getLogger(__name__)
 
 VERIFIED = b"\x01"
 
 
-def prepare(holding: Holding, marks: Path) -> None:
+def prepare(holding: Holding, layout: Layout) -> None:
     """Creates what is missing of the files, and sets `holding.verified` to those marked chunks whose hash is right.
 
     Raises:
         StoreError: the disk failed.
     """
     with disk(f"cannot prepare {holding.folder}"):
+        layout.make_way(holding.folder)
         holding.folder.mkdir(exist_ok=True)
-        for file in holding.manifest.files:
-            _make(holding.folder / file.name, file.size)
-        marked = marks.read_bytes() if marks.exists() else b""
-        if len(marked) != holding.manifest.chunks:
-            marked = bytes(holding.manifest.chunks)
-            marks.write_bytes(marked)
+        for number, file in enumerate(holding.manifest.files):
+            _make(layout, holding.path(number), file.size)
+        marked = _marked(layout, holding)
+        holding.stamps = stamps(holding)
         for number, digest in enumerate(holding.digests()):
             if marked[number] == VERIFIED[0]:
-                holding.verified[number] = blake3(read_place(holding.place(number))).digest() == digest
+                holding.verified[number] = why_wrong(holding, number, digest) is None
 
 
-def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes | memoryview) -> None:
+def write(holding: Holding, layout: Layout, file: int, chunk: int, data: bytes | memoryview) -> None:
     """Stores one chunk, wherever the checkpoint has it.
 
     Raises:
@@ -61,10 +61,10 @@ def write(holding: Holding, marks: Path, file: int, chunk: int, data: bytes | me
         raise Malformed(f"chunk {chunk} of {entry.name} is not {digest.hex()}")
     for number in holding.numbers(digest):
         if not holding.verified[number]:
-            _write_one(holding, marks, number, data)
+            _write_one(holding, layout.marks(holding.root), number, data)
 
 
-def copy_known(holding: Holding, marks: Path, vouch: Callable[[bytes], Place | None]) -> None:
+def copy_known(holding: Holding, layout: Layout, vouch: Callable[[bytes], Place | None]) -> None:
     """Takes the chunks that other checkpoints have, where `vouch` says. Raises: StoreError."""
     for index, file in enumerate(holding.manifest.files):
         for chunk, digest in enumerate(file.chunks):
@@ -72,33 +72,29 @@ def copy_known(holding: Holding, marks: Path, vouch: Callable[[bytes], Place | N
             if place is None:
                 continue
             try:
-                write(holding, marks, index, chunk, read_place(place))
-            except (FileNotFoundError, Malformed) as error:  # then it is fetched like any other
+                write(holding, layout, index, chunk, read_place(place))
+            except (OSError, Malformed) as error:  # then it is fetched like any other
                 log.warning("chunk %s in %s cannot be copied: %s", digest.hex(), place[0], error)
 
 
-def read_place(place: Place) -> bytes:
-    """The bytes at `place`; fewer where the file ends before. Raises: OSError."""
-    path, offset, length = place
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read(length)
-
-
 def _write_one(holding: Holding, marks: Path, number: int, data: bytes | memoryview) -> None:
-    path, offset, _ = holding.place(number)
+    file, (path, offset, _) = holding.file(number), holding.place(number)
     try:
-        _write_at(path, offset, data)
+        with holding.writing:
+            look(holding, file)  # before what somebody else did to it cannot be told from this
+            _write_at(path, offset, data)
+            holding.stamps[file] = stamp(path)
+            holding.hashed[number] = True
         _write_at(marks, number, VERIFIED)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise disk_refused(path, error) from error
-    holding.verified[number] = 1
+    holding.verified[number] = True
 
 
 def _write_at(path: Path, offset: int, data: bytes | memoryview) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+    descriptor = open_regular(path, os.O_WRONLY)
     try:
         view = memoryview(data)
         while view:
@@ -108,9 +104,23 @@ def _write_at(path: Path, offset: int, data: bytes | memoryview) -> None:
         os.close(descriptor)
 
 
-def _make(path: Path, size: int) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+def _make(layout: Layout, path: Path, size: int) -> None:
+    descriptor = layout.opened(path, os.O_RDWR | os.O_CREAT)
     try:
-        os.ftruncate(descriptor, size)
+        if os.fstat(descriptor).st_size != size:
+            os.ftruncate(descriptor, size)
     finally:
         os.close(descriptor)
+
+
+def _marked(layout: Layout, holding: Holding) -> bytes:
+    """Which chunks an earlier process, or another one, says it has verified; a byte each."""
+    count = holding.manifest.chunks
+    with os.fdopen(layout.opened(layout.marks(holding.root), os.O_RDWR | os.O_CREAT), "r+b") as file:
+        marked = file.read(count + 1)
+        if len(marked) != count:
+            marked = bytes(count)
+            file.truncate(0)
+            file.seek(0)
+            file.write(marked)
+    return marked

@@ -116,13 +116,13 @@ def taken_bytes(folder: Path, but: Path | None = None) -> int:
 def allocated_bytes(path: Path) -> int:
     """Of one file or folder without what is in it; holes take nothing, and what has gone neither."""
     try:
-        return path.stat().st_blocks * BLOCK_BYTES
+        return path.lstat().st_blocks * BLOCK_BYTES
     except FileNotFoundError:
         return 0
 
 
 def _full_bytes(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:
         return 0

@@ -99,13 +99,14 @@ class _Arrivals:
     async def wait_for(self, store: Shelf, digest: bytes, seconds: float) -> Place:
         """Where the chunk lies, once it does. Raises: NotFound, after `seconds`."""
         with self._waiting_for(digest) as arrived:
-            place = store.locate(digest)  # after joining those who wait: it may be arriving now
-            if place is None:
-                place = await asyncio.to_thread(store.vouch, digest)
+            place = await _vouched(store, digest)  # after joining those who wait: it may be arriving now
             if place is None and seconds and self._patient:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(arrived, seconds)
-            return place or _located(store, digest)
+                place = await _vouched(store, digest)
+            if place is None:
+                raise NotFound(f"chunk {digest.hex()} is not here")
+            return place
 
     async def manifest(self, store: Shelf, root: Digest, seconds: float) -> Path:
         """The file of the manifest, once it is here. Raises: NotFound, after `seconds`."""
@@ -135,11 +136,8 @@ class _Arrivals:
                     arrived.set_result(None)
 
 
-def _located(store: Shelf, digest: bytes) -> Place:
-    place = store.locate(digest)
-    if place is None:
-        raise NotFound(f"chunk {digest.hex()} is not here")
-    return place
+async def _vouched(store: Shelf, digest: bytes) -> Place | None:
+    return store.locate(digest) or await asyncio.to_thread(store.vouch, digest)
 
 
 def _digest(request: web.Request, name: str) -> bytes:

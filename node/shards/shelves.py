@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from ledger.base import Digest
 from node.errors import NotFound
 from node.shards.holding import Holding, Place
+from node.shards.intact import is_intact, locate, stamp
 from node.shards.manifest import Manifest, of_file
 from node.shards.store import Listener
 
@@ -108,14 +109,17 @@ class Singles:
         self._changing = threading.Lock()
 
     def add(self, path: Path) -> Manifest:
-        """The manifest of the file, the only one in it, by its own name; hashed the first time. Blocking.
+        """The manifest of the file, the only one in it, by its own name; hashed the first time, and when the file has
+        changed since. Blocking.
 
         Raises: OSError: it cannot be read.
         """
         holding = self._files.get(path)
-        if holding is None:
+        if holding is None or not is_intact(holding):
+            before = stamp(path)
             manifest = of_file(path)
             holding = Holding(manifest.root, manifest, path.parent, whole=True)
+            holding.stamps = [before]
         with self._changing:
             self._files[path] = holding
             self._files.move_to_end(path)
@@ -137,19 +141,21 @@ class Singles:
         return holding.bitmap()
 
     def locate(self, digest: bytes) -> Place | None:
+        """Of a file that is the same since it was hashed."""
         holding = self._chunks.get(digest)
-        return None if holding is None else holding.locate(digest)
+        return None if holding is None else locate(holding, digest)
 
     def vouch(self, digest: bytes) -> Place | None:
+        """As `locate`; a file that has been deleted, or changed, is forgotten. Blocking."""
+        holding = self._chunks.get(digest)
+        if holding is not None and not is_intact(holding):
+            with self._changing:
+                self._drop(holding.path(0))
         return self.locate(digest)
 
     def relocate(self, digest: bytes) -> Place | None:
-        """Forgets a file that has been deleted. Blocking."""
-        place = self.locate(digest)
-        if place is not None and not place[0].exists():
-            with self._changing:
-                self._drop(place[0])
-        return self.locate(digest)
+        """As `vouch`."""
+        return self.vouch(digest)
 
     def subscribe(self, listener: Listener) -> None:
         """Nothing that somebody waits for arrives here."""

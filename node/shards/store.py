@@ -14,6 +14,7 @@ from node.errors import NotFound, StoreError
 from node.progress import OnProgress
 from node.shards.held import Held
 from node.shards.holding import Holding, Place
+from node.shards.intact import stamps
 from node.shards.layout import Layout, disk
 from node.shards.manifest import Manifest, build, checkpoint_files
 from node.shards.partial import copy_known, prepare, write
@@ -56,29 +57,32 @@ class CheckpointStore:
             try:
                 staged.mkdir()
                 manifest = build(source, progress, staged)
+                holding = Holding(manifest.root, manifest, staged, whole=True)
+                holding.stamps = stamps(holding)
                 self._layout.make_lasting(manifest, staged)
                 with self._held.changing:
                     self._save_manifest(manifest)
-                    holding = self._publish(manifest, manifest.root, staged)
+                    self._publish(holding)
                 self._layout.settle()
-                return holding.root
+                return manifest.root
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
 
     def complete(self, root: Digest) -> Path | None:
         """The folder of the whole checkpoint, or None while chunks are missing. Publishes it when the last has come.
 
-        What an earlier process or another store published is hashed the first time, and removed if a byte has changed;
-        others use the store meanwhile.
+        What an earlier process or another store published is hashed the first time, and a file that has changed since
+        then again; it is removed if a byte is not right. Others use the store meanwhile.
 
         Raises: StoreError.
         """
         with disk(f"cannot publish checkpoint {root.hex()}"):
-            while (holding := self._whole(root)) is not None:
-                if holding.folder != self._layout.whole(root):
-                    self._publish_received(holding)
-                elif self._held.is_intact(root) or self._held.hashed(holding):
+            while (holding := self._held.whole(root)) is not None:
+                if not self._held.hashed(holding):
+                    continue
+                if holding.folder == self._layout.whole(root):
                     return holding.folder
+                self._publish_received(holding)
             return None
 
     def recheck(self, root: Digest) -> bool:
@@ -110,13 +114,15 @@ class CheckpointStore:
         """
         root = manifest.root
         with self._held.changing, disk(f"cannot begin checkpoint {root.hex()}"):
-            if self._held.present(root) is not None or self._stands(manifest):
+            if self._layout.whole(root).is_dir():
+                self._save_manifest(manifest)  # which may be all that was missing
+            if self._held.present(root) is not None:
                 return root
-            holding = Holding(root, manifest, self._layout.partial(root), whole=False)
+            holding = Holding(root, manifest, self._layout.partial(root), whole=False, found=True)
             self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
             self._save_manifest(manifest)
-            prepare(holding, self._layout.marks(root))
-            copy_known(holding, self._layout.marks(root), self._held.vouch)
+            prepare(holding, self._layout)
+            copy_known(holding, self._layout, self._held.vouch)
             self._held.put(holding)
         self._announce(
             [digest for verified, digest in zip(holding.verified, holding.digests(), strict=True) if verified]
@@ -165,7 +171,8 @@ class CheckpointStore:
         with disk(f"cannot read the manifest of {root.hex()}"):
             if self._layout.read_manifest(root) is None:
                 with self._held.changing:
-                    self._restore_manifest(root)
+                    self._held.present(root)
+                    self._save_manifest(self.manifest(root))  # of what is here without it
             return self._layout.manifest(root)
 
     def have(self, root: Digest) -> bytes:
@@ -173,15 +180,12 @@ class CheckpointStore:
         return self._held.get(root).bitmap()
 
     def locate(self, digest: bytes) -> Place | None:
-        """(file, offset, length) of a chunk of any checkpoint that was hashed; the file may be renamed a moment later.
-        What an earlier process left is hashed by `vouch`."""
+        """(file, offset, length) of a chunk of any checkpoint that was hashed, and whose file is the same since; it may
+        be renamed a moment later. What an earlier process left, or has changed, is hashed by `vouch`."""
         return self._held.locate(digest)
 
     def vouch(self, digest: bytes) -> Place | None:
-        """`locate`, where that finds nothing: after hashing the chunk if an earlier process left it. Blocks.
-
-        Raises: StoreError.
-        """
+        """`locate`, where that finds nothing: after hashing the chunk, where it is to be. Raises: StoreError."""
         with disk("cannot read the checkpoint store"):
             return self._held.vouch(digest)
 
@@ -205,7 +209,7 @@ class CheckpointStore:
         """Where the disk has become full, what can be spared goes."""
         while True:
             try:
-                return write(holding, self._layout.marks(holding.root), file, chunk, data)
+                return write(holding, self._layout, file, chunk, data)
             except StoreError as error:
                 full = getattr(error.__cause__, "errno", None) in DISK_FULL
                 with self._held.changing:
@@ -219,17 +223,7 @@ class CheckpointStore:
     def _evict(self, root: Digest) -> bool:
         """Whether there was anything of it, but for its manifest."""
         self._held.forget(root)
-        paths = (self._layout.whole(root), self._layout.partial(root), self._layout.marks(root))
-        was_there = any(path.exists() for path in paths)
-        for path in (*paths, self._layout.manifest(root)):
-            self._layout.remove(path)
-        return was_there
-
-    def _whole(self, root: Digest) -> Holding | None:
-        """Where it lies, among the whole ones or, its last chunk just come, not yet."""
-        with self._held.changing:
-            holding = self._held.present(root)
-            return holding if holding is not None and holding.whole else None
+        return self._layout.evict(root)
 
     def _publish_received(self, holding: Holding) -> None:
         """Moves it among the whole ones, unless that is done, or it was evicted, while the disk took its time."""
@@ -237,29 +231,14 @@ class CheckpointStore:
             return
         with self._held.changing:
             if self._held.present(holding.root) is holding:
-                self._publish(holding.manifest, holding.root, holding.folder)
+                self._publish(holding)
         self._layout.settle()
 
-    def _publish(self, manifest: Manifest, root: Digest, folder: Path) -> Holding:
-        """Of a folder that was made lasting."""
-        placed = self._layout.publish(manifest, root, folder)
-        holding = self._held.put(Holding(root, manifest, placed, whole=True), intact=True)
+    def _publish(self, holding: Holding) -> None:
+        """Of a folder that was made lasting; what is not as it was hashed there is hashed again."""
+        folder = self._layout.publish(holding.manifest, holding.root, holding.folder)
+        self._held.put(holding.moved(folder))
         self._announce(list(holding.digests()))
-        return holding
-
-    def _restore_manifest(self, root: Digest) -> None:
-        """Writes it anew, where the checkpoint is here without it. Raises: NotFound."""
-        holding = self._held.present(root)
-        if holding is None:
-            raise NotFound(f"the manifest of checkpoint {root.hex()} is not here")
-        self._save_manifest(holding.manifest)
-
-    def _stands(self, manifest: Manifest) -> bool:
-        """Whether the checkpoint is whole here, and had only lost its manifest."""
-        if not self._layout.whole(manifest.root).is_dir():
-            return False
-        self._save_manifest(manifest)
-        return self._held.present(manifest.root) is not None
 
     def _save_manifest(self, manifest: Manifest) -> None:
         self._announce([self._layout.save_manifest(manifest)])

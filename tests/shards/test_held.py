@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ledger.base import Digest
-from node.errors import StoreError
 from node.shards.held import Held
 from node.shards.holding import Holding, Place
+from node.shards.intact import is_intact
 from node.shards.layout import Layout
 from node.shards.manifest import build
 from node.shards.store import CheckpointStore
@@ -21,8 +21,8 @@ from tests.shards.checkpoints import checkpoint, four_chunks
 class Watched(Holding):
     """Calls `meanwhile` when its last chunk is about to be hashed."""
 
-    def __init__(self, holding: Holding, meanwhile: Callable[[Path], None]) -> None:
-        super().__init__(holding.root, holding.manifest, holding.folder, whole=True)
+    def __init__(self, holding: Holding, meanwhile: Callable[[Path], object]) -> None:
+        super().__init__(holding.root, holding.manifest, holding.folder, whole=True, found=True)
         self._meanwhile = meanwhile
 
     def place(self, number: int) -> Place:
@@ -37,42 +37,37 @@ def root(tmp_path: Path) -> Digest:
     return CheckpointStore(tmp_path / "store").add(four_chunks(tmp_path / "source"))
 
 
-def hashed(tmp_path: Path, root: Digest, meanwhile: Callable[[Path], None]) -> tuple[bool, Held]:
+def hashed(tmp_path: Path, root: Digest, meanwhile: Callable[[Path], object]) -> tuple[bool, Held]:
     held = Held(Layout(tmp_path / "store"))
     return held.hashed(held.put(Watched(held.get(root), meanwhile))), held
 
 
 def test_others_use_the_store_while_a_whole_checkpoint_is_hashed(tmp_path: Path, root: Digest) -> None:
-    store = CheckpointStore(tmp_path / "store")
-    config = tmp_path / "store" / "checkpoints" / root.hex() / "config"
-    config.unlink()
-    os.mkfifo(config)  # whoever opens it waits for a writer
-    refused: list[StoreError] = []
+    held, hashed, going_on = Held(Layout(tmp_path / "store")), list[bool](), threading.Event()
+    watched = held.put(Watched(held.get(root), lambda _: going_on.wait(5)))
+    hashing = threading.Thread(target=lambda: hashed.append(held.hashed(watched)))
 
-    def complete() -> None:
-        try:
-            store.complete(root)
-        except StoreError as error:  # there is no seeking in a pipe
-            refused.append(error)
+    def use() -> None:
+        with held.changing:
+            held.look_again()
+        held.vouch(bytes(32))
 
-    other = build(checkpoint(tmp_path / "other", config=b"[]"))
-    hashing = threading.Thread(target=complete)
-    using = threading.Thread(target=lambda: (store.begin(other), store.relocate(bytes(32))))
+    using = threading.Thread(target=use)
     hashing.start()
     time.sleep(0.1)
     using.start()
     using.join(5)
     assert hashing.is_alive() and not using.is_alive()
-    config.open("wb").close()
+    going_on.set()
     hashing.join(5)
-    assert refused
+    assert hashed == [True]
 
 
 def test_what_was_hashed_counts_as_intact_when_nothing_changed(tmp_path: Path, root: Digest) -> None:
     agree, held = hashed(tmp_path, root, lambda _: None)
-    assert agree and held.is_intact(root)
+    assert agree and is_intact(held.get(root))
     held.doubt(root)
-    assert not held.is_intact(root)
+    assert not is_intact(held.get(root))
 
 
 def test_what_was_hashed_does_not_count_when_a_file_was_replaced_meanwhile(tmp_path: Path, root: Digest) -> None:
@@ -81,7 +76,7 @@ def test_what_was_hashed_does_not_count_when_a_file_was_replaced_meanwhile(tmp_p
         (tmp_path / "new").replace(folder / "config")
 
     agree, held = hashed(tmp_path, root, replaced)
-    assert not agree and not held.is_intact(root)
+    assert not agree and not is_intact(held.get(root))
     assert held.present(root) is not None  # hashed again by whoever asks
     assert CheckpointStore(tmp_path / "store").complete(root) is None
 
@@ -100,7 +95,7 @@ def test_nothing_is_removed_when_what_was_hashed_was_still_being_written(tmp_pat
 def test_a_checkpoint_is_not_there_when_it_was_evicted_while_it_was_hashed(tmp_path: Path, root: Digest) -> None:
     other = CheckpointStore(tmp_path / "store")
     agree, held = hashed(tmp_path, root, lambda _: other.keep([]))
-    assert not agree and not held.is_intact(root)
+    assert not agree and not is_intact(held.get(root))
     assert held.present(root) is None
 
 
@@ -108,7 +103,6 @@ def test_a_checkpoint_that_went_after_it_was_hashed_counts_as_intact_no_more(tmp
     agree, held = hashed(tmp_path, root, lambda _: None)
     CheckpointStore(tmp_path / "store").keep([])
     assert agree and held.present(root) is None
-    assert not held.is_intact(root)
 
 
 def test_a_chunk_is_hashed_once_however_often_an_earlier_process_left_it(tmp_path: Path) -> None:
