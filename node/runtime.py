@@ -19,7 +19,7 @@ from node.clock import Clock, SystemClock
 from node.config import Settings
 from node.engines.base import Engine, Policy
 from node.engines.choice import EngineChoice, make_engine
-from node.errors import ConfigError, NodeError, NotFound, SpecMismatch
+from node.errors import ConfigError, NodeError, NotFound, SpecMismatch, StoreError
 from node.files import locked
 from node.log import LOGGER, event, warn
 from node.model_thread import on_model_thread
@@ -38,7 +38,7 @@ from node.roles.intake import Intake
 from node.roles.lending import lending
 from node.roles.mailbox import FileMailbox
 from node.roles.making import Maker
-from node.roles.member import Member
+from node.roles.member import MAX_PAUSE_SECONDS, Member
 from node.roles.presence import present
 from node.roles.registration import Registration
 from node.roles.relay import Relay
@@ -46,6 +46,7 @@ from node.roles.worker import Worker
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
 from node.shards.patch_route import add_patch_route
+from node.shards.room import is_news
 from node.shards.server import add_routes as add_weight_routes
 from node.shards.store import CheckpointStore
 from node.tasks.taskset import Taskset, load_tasks
@@ -156,13 +157,17 @@ async def first_weights(member: Member) -> Path | None:
     waited = False
     while not member.record.is_over:
         await member.sync()
-        for version in await asyncio.to_thread(member.to_start_with):
+        for version in await member.listed(member.to_start_with):
             try:
                 return await member.weights(version)
             except SpecMismatch:
                 continue  # which was said
             except NotFound as error:
                 event("weights not found yet, trying again", version=version, reason=error)
+            except StoreError as error:
+                if is_news(error):
+                    warn("weights not had yet, trying again", version=version, reason=error, seconds=MAX_PAUSE_SECONDS)
+                await member.clock.sleep(MAX_PAUSE_SECONDS)
         if member.record.latest is None and not waited:
             event("waiting for the trainer to publish version 0")
             waited = True

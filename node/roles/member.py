@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
@@ -280,7 +280,7 @@ class Member:
     async def _follow(self) -> None:
         pause = FIRST_PAUSE_SECONDS
         while True:
-            for version in await asyncio.to_thread(self._missing):
+            for version in await self.listed(self._missing):
                 try:
                     await self._fetch_while_useful(version)
                     pause = FIRST_PAUSE_SECONDS
@@ -293,6 +293,15 @@ class Member:
                     await self.clock.sleep(pause)
                     pause = min(2 * pause, MAX_PAUSE_SECONDS)
             await self.wait()
+
+    async def listed(self, versions: Callable[[], list[Version]]) -> list[Version]:
+        """What `versions`, which looks at the disk, says; nothing, after a while, where the disk refuses."""
+        try:
+            return await asyncio.to_thread(versions)
+        except StoreError as error:
+            warn("weights on this disk cannot be looked at, trying again", reason=error, seconds=MAX_PAUSE_SECONDS)
+            await self.clock.sleep(MAX_PAUSE_SECONDS)
+            return []
 
     async def _fetch_while_useful(self, version: Version) -> None:
         """As `weights`, but given up when the run has gone past `version`: the line is for newer ones then."""

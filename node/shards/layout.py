@@ -71,6 +71,7 @@ class Layout:
 
     def staged(self) -> Path:
         """A path that nobody else uses, on the same file system."""
+        (self.folder / STAGING).mkdir(exist_ok=True)  # else whatever is removed would seem to be gone already
         return self.folder / STAGING / uuid.uuid4().hex
 
     def make_lasting(self, manifest: Manifest, folder: Path) -> bool:

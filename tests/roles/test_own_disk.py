@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from node.errors import StoreError
 from node.roles.casebook import Case
 from node.rollouts.file import decode_file, encode_file
 from node.rollouts.store import MAX_FILE_BYTES, RolloutStore
+from node.runtime import first_weights
 from node.verdicts import Check, Rejected
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import until
@@ -242,3 +244,47 @@ async def test_housekeeping_that_the_disk_refuses_is_said_and_ends_nothing(
         "old weights not deleted, trying again later",
         "old files not looked for, trying again later",
     ]
+
+
+def unreadable(part: Part) -> Path:
+    """Has the disk refuse a file of version 0 that an earlier process left; its place."""
+    root = part.member.record.root(Version(0))
+    assert root is not None
+    folder = part.member.state.checkpoints / "checkpoints" / root.hex()
+    weights = next(folder.glob("*.safetensors"))
+    weights.unlink()
+    weights.symlink_to("/proc/self/mem")  # who follows it hears of an input/output error
+    return folder
+
+
+async def test_a_checkpoint_that_the_disk_cannot_read_ends_no_role_and_is_fetched_again(build: Build) -> None:
+    network = await build(validators=1)
+    await (await network.validator()).stop()
+    await network.trainer()
+    again = await network.validator(weights=False)
+    await again.member.sync()
+    folder = unreadable(again)
+
+    async with again.member.following_weights():
+        await until(lambda: again.member.held(Version(0)) == folder)
+
+
+async def test_a_store_that_the_disk_refuses_to_look_at_ends_no_role(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = await build(validators=1)
+    await (await network.validator()).stop()
+    await network.trainer()
+    again = await network.validator(weights=False)
+    await again.member.sync()
+    folder = unreadable(again)
+    staging = again.member.state.checkpoints / "staging"
+    staging.rmdir()
+    staging.write_bytes(b"")  # so that what is damaged cannot be removed either
+
+    starting = asyncio.create_task(first_weights(again.member))
+    async with again.member.following_weights():
+        await until(lambda: sum("cannot be looked at" in each.getMessage() for each in caplog.records) > 1)
+        staging.unlink()
+        await until(lambda: again.member.held(Version(0)) == folder)
+    assert await starting == folder
