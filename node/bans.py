@@ -2,6 +2,7 @@
 line of JSON each at the end of a file."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from node.errors import StoreError
-from node.files import write_atomically
+from node.files import OddFile, open_regular, write_atomically
 
 BAN_SECONDS = 86_400.0  # a liar has lied for a day then, and an address may be somebody else's by then
 BANNED = "banned"  # the file's name, in the folder of a store
@@ -52,7 +53,8 @@ class Bans:
         ban = _Ban(source=source[:1024], reason=reason[:MAX_REASON], when=self._wall())
         self._put(ban)
         if self._path is not None:
-            with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            with suppress(OSError), os.fdopen(open_regular(self._path, flags), "a", encoding="utf-8") as file:
                 # In one piece, and on a line of its own whatever a kill or a full disk has left of the one before.
                 file.write("\n" + json.dumps(ban.model_dump()) + "\n")
 
@@ -68,9 +70,13 @@ class Bans:
     def _read(self, path: Path) -> None:
         """What lasts still; a line that nobody can read bans nobody. The file is written anew where it has grown."""
         try:
-            with path.open("rb") as file:
-                file.seek(max(path.stat().st_size - MAX_BANS * MAX_LINE_BYTES, 0))
+            with os.fdopen(open_regular(path), "rb") as file:
+                file.seek(max(os.fstat(file.fileno()).st_size - MAX_BANS * MAX_LINE_BYTES, 0))
                 lines = [line for line in file.read(MAX_BANS * MAX_LINE_BYTES).splitlines() if line]
+        except OddFile:  # but for a folder, it makes way
+            with suppress(OSError):
+                path.unlink()
+            return
         except OSError:  # no file, as a rule
             return
         for line in lines:

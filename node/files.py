@@ -14,8 +14,10 @@ from ledger.disk import DISK_FULL, refusal
 from node.errors import ConfigError, StoreError
 
 FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-NO_FILE = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR})  # a link, a folder, a pipe; no folder
-BROKEN = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)})  # sectors; what a file system says
+NO_FILE = frozenset({errno.ELOOP, errno.EISDIR, errno.ENXIO})  # a link, a folder, a pipe that nobody reads
+BROKEN = frozenset(  # a sector; what a file system found; a file in a folder's place
+    {errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO), errno.ENOTDIR}
+)
 
 
 class OddFile(OSError):
@@ -23,7 +25,7 @@ class OddFile(OSError):
 
 
 def is_damage(error: OSError) -> bool:
-    """Whether the file is to blame, and will be when it is tried again."""
+    """Whether what lies there is to blame, and will be when it is tried again."""
     return isinstance(error, OddFile) or error.errno in BROKEN
 
 

@@ -15,7 +15,7 @@ from threading import Lock
 
 from ledger.base import Digest
 from node.errors import StoreError
-from node.files import disk_refused, write_atomically
+from node.files import OddFile, disk_refused, read_regular, write_atomically
 from node.log import warn
 
 MAX_FILE_BYTES = 2**30  # no run's file is near it; what is larger was not written by this store
@@ -61,16 +61,10 @@ class RolloutStore:
         """The file, or None where `holds` says that there is none. Raises: StoreError: it cannot be read."""
         path = self.path(commitment)
         with _translated(path):
-            if not _is_stored(path):
-                return None
             try:
-                with open(path, "rb", opener=_open_without_waiting) as file:
-                    if not _fits(os.fstat(file.fileno())):
-                        return None
-                    data = file.read(MAX_FILE_BYTES + 1)
-            except FileNotFoundError:
+                return read_regular(path, MAX_FILE_BYTES)
+            except (FileNotFoundError, OddFile):
                 return None
-        return data if len(data) <= MAX_FILE_BYTES else None
 
     def list(self) -> tuple[Digest, ...]:
         """Commitments of all whole files, ascending. Raises: StoreError."""
@@ -110,18 +104,10 @@ class RolloutStore:
 def _is_stored(path: Path) -> bool:
     """Whether this store can have written what is at `path`: no folder, pipe or link, and not too large."""
     try:
-        return _fits(path.lstat())
+        status = path.lstat()
     except FileNotFoundError:
         return False
-
-
-def _fits(status: os.stat_result) -> bool:
     return S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Neither waits for a pipe's writer nor follows a link, where the system can be told so."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Bans that outlive the process."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,18 @@ def test_bans_are_bounded_on_disk_too_when_liars_keep_coming(tmp_path: Path) -> 
     assert "http://0" not in again
     assert len((tmp_path / "banned").read_bytes().splitlines()) == MAX_BANS
     assert again.reasons == bans.reasons
+
+
+@pytest.mark.parametrize("what", ["a pipe", "an endless link", "a folder"])
+def test_what_stands_in_the_place_of_the_bans_holds_nothing_up(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "banned"
+    {"a pipe": os.mkfifo, "a folder": os.mkdir}.get(what, lambda path: path.symlink_to("/dev/zero"))(path)
+
+    bans = Bans(path)
+    bans.add("http://liar", "lied")
+
+    assert "http://liar" in bans
+    assert ("http://liar" in Bans(path)) is (what != "a folder")
 
 
 def test_a_ban_holds_here_when_the_disk_refuses_it(tmp_path: Path) -> None:
