@@ -12,7 +12,7 @@ from node.p2p.announcements import Announcement, Heartbeat, Held, Offers, Verdic
 from node.p2p.limits import MAX_NODES
 
 MAX_OFFERS: Final = 8_192  # commitments; the longest unheard of goes first
-MAX_HOLDERS: Final = 8  # remembered of one commitment
+MAX_HOLDERS: Final = 8  # remembered of one commitment; anybody can say so, and those that are to hold it come first
 LIVE_SECONDS: Final = 300.0  # that a word counts: heartbeats come each minute, what a node holds is said each two
 CHANGES_PER_SECOND, CHANGES_BURST = 1 / 60, 3.0  # of where a node says that it is: others connect to it there
 
@@ -34,6 +34,7 @@ class Book:
 
     now: Callable[[], float]  # seconds since 1970
     is_open: Callable[[Digest], bool]  # whether a commitment is one whose file somebody may still ask for
+    keeps: Callable[[Digest, Address], bool]  # whether a node is to hold that file
     heartbeats: "OrderedDict[Address, Announcement]" = field(default_factory=OrderedDict)
     held: "OrderedDict[Address, _Held]" = field(default_factory=OrderedDict)
     offers: "OrderedDict[Digest, dict[Address, float]]" = field(default_factory=OrderedDict)  # by whom, and when
@@ -71,6 +72,10 @@ class Book:
 
     def _offer(self, commitment: Digest, node: Address, at: float) -> None:
         holders = self._live_holders(commitment)
+        if node not in holders and len(holders) >= MAX_HOLDERS and self.keeps(commitment, node):
+            others = [each for each in holders if not self.keeps(commitment, each)]
+            if others:
+                del holders[min(others, key=holders.__getitem__)]
         if node in holders or len(holders) < MAX_HOLDERS:
             holders[node] = max(at, holders.get(node, at))
         _put(self.offers, commitment, holders, MAX_OFFERS)

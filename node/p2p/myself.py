@@ -19,6 +19,7 @@ class Chain:
     core: Callable[[], Iterable[PeerAddress]]  # of those that everybody needs: they are dialled first, and for ever
     nodes: Callable[[], Iterable[PeerAddress]]  # of others
     is_open: Callable[[Digest], bool]  # a commitment whose submission is not final yet
+    keeps: Callable[[Digest, Address], bool]  # whether a node is to hold that commitment's file
     time: Callable[[], int]  # of the latest block
 
 

@@ -69,7 +69,7 @@ class Network:
     def __post_init__(self) -> None:
         link, owners, clock, rng = self.link, self.owners, self.clock, self.rng
         self.identities = identities = Identities(self.staking, self.chain.belongs, self.chain.time)
-        self.book = Book(self.wall, self.chain.is_open)
+        self.book = Book(self.wall, self.chain.is_open, self.chain.keeps)
         self.fetcher = Fetcher(
             link=link, owners=owners, book=self.book, bans=self.bans, rng=rng, silent_seconds=self.silent_seconds
         )

@@ -16,7 +16,7 @@ from node.p2p.network import Network
 from node.p2p.sidecar import Sidecar
 from node.peers.server import Mailbox
 from node.record import Record
-from node.roles.directory import belongs, core, staked, url_of
+from node.roles.directory import belongs, core, keeps, staked, url_of
 from node.roles.member import Member
 from node.roles.pieces import HeldPieces
 
@@ -60,6 +60,7 @@ def _chain(record: Record, rng: random.Random) -> Chain:
         core=lambda: _addresses(record, core(record)),
         nodes=lambda: _addresses(record, _some(list(staked(record)), rng)),
         is_open=lambda commitment: commitment in record.unfinished,
+        keeps=lambda commitment, who: keeps(record, commitment, who),
         time=lambda: record.head.time,
     )
 

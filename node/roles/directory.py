@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ledger.base import Address
+from ledger.base import Address, Digest
 from node.p2p.addresses import split_endpoint
 from node.record import Record
 
@@ -71,6 +71,12 @@ def file_receivers(record: Record, me: Address) -> tuple[Address, ...]:
     """Whom a worker hands its file: every validator and the trainer."""
     params = record.run.params
     return tuple(dict.fromkeys(who for who in (*params.validators, params.trainer) if who != me))
+
+
+def keeps(record: Record, commitment: Digest, who: Address) -> bool:
+    """Whether `who` is to hold that rollout file: who made it, validators, and the trainer."""
+    params, made = record.run.params, record.submissions.get(commitment)
+    return who in params.validators or who == params.trainer or (made is not None and made.made.node == who)
 
 
 def _urls(record: Record, order: Iterable[Address], me: Address) -> Iterator[tuple[Address, str]]:

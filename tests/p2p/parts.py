@@ -81,6 +81,7 @@ class Registry:
             core=lambda: list(self.bootstrap),
             nodes=lambda: [],
             is_open=lambda _: True,
+            keeps=lambda _, who: who in self.members,
             time=lambda: self.time,
         )
 

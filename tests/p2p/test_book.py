@@ -11,6 +11,7 @@ from node.p2p.keys import public_key_of
 from node.p2p.limits import MAX_NODES
 from tests.p2p.parts import secret
 
+FIRST_KEEPER = 1 << 32  # the number of the first node that is to hold every file
 PEER = peer_id(public_key_of(secret(1)))
 HERE = PeerAddress("203.0.113.7", 4001, PEER)
 
@@ -21,7 +22,11 @@ class Scene:
     closed: frozenset[Digest] = frozenset()
 
     def book(self) -> Book:
-        return Book(lambda: self.now, lambda commitment: commitment not in self.closed)
+        return Book(
+            lambda: self.now,
+            lambda commitment: commitment not in self.closed,
+            lambda _, who: int(who, 16) >= FIRST_KEEPER,
+        )
 
 
 def said(number: int, news: News, at: float = 1000.0) -> Announcement:
@@ -72,6 +77,24 @@ def test_only_files_of_open_submissions_are_remembered_with_a_few_holders() -> N
 
     assert len(book.holders(digest(1))) == MAX_HOLDERS
     assert book.holders(digest(9)) == ()
+
+
+def test_those_who_are_to_hold_a_file_are_remembered_however_many_others_said_so_first() -> None:
+    scene = Scene()
+    book = scene.book()
+    keepers = [FIRST_KEEPER + number for number in range(MAX_HOLDERS)]
+
+    for seconds in range(10):
+        scene.now += seconds
+        for number in range(MAX_HOLDERS):
+            book.add(said(number, Offers((digest(1),)), at=scene.now + number))
+        book.add(said(keepers[0], Offers((digest(1),)), at=scene.now))
+        assert node(keepers[0]) in book.holders(digest(1))
+        assert node(0) not in book.holders(digest(1))  # of whom it was longest ago
+    for keeper in (*keepers, FIRST_KEEPER + MAX_HOLDERS):
+        book.add(said(keeper, Offers((digest(1),)), at=scene.now))
+
+    assert sorted(book.holders(digest(1))) == [node(keeper) for keeper in keepers]  # none displaces its like
 
 
 def test_what_is_remembered_is_bounded() -> None:

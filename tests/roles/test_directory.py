@@ -1,7 +1,7 @@
 """Who is asked for weights and files."""
 
 from ledger.base import Address, Allocated, Block
-from node.roles.directory import file_holders, weight_sources
+from node.roles.directory import core_urls, file_holders, keeps, weight_sources
 from tests.roles.network import TRAINER, Build
 from tests.roles.stage import key
 
@@ -33,3 +33,26 @@ async def test_the_worker_is_the_first_holder_of_its_file(build: Build) -> None:
 
     asked = file_holders(record, node, params.validators[0])
     assert asked == tuple(f"http://{who}" for who in (node, params.validators[1], params.trainer))
+
+
+async def test_who_made_a_file_validators_and_the_trainer_are_to_hold_it(build: Build) -> None:
+    network = await build(validators=2)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    await worker.member.sync()
+    record, params = worker.member.record, worker.member.record.run.params
+    relay, stranger = Address(key(300).address), Address(key(400).address)
+    record.relays.add(relay)
+
+    holding = (worker.member.account, *params.validators, params.trainer, relay, stranger)
+    assert [keeps(record, commitment, who) for who in holding] == [True, True, True, True, False, False]
+
+
+async def test_relays_validators_and_the_trainer_are_those_whom_the_run_names(build: Build) -> None:
+    network = await build(validators=2)
+    record = (await network.validator()).member.record
+    params, relay, stranger = record.run.params, Address(key(300).address), Address(key(400).address)
+    record.relays.add(relay)
+    record.endpoints = {who: f"http://{who}/" for who in (relay, *params.validators, params.trainer, stranger)}
+
+    assert core_urls(record, relay) == {f"http://{who}" for who in (*params.validators, params.trainer)}
