@@ -83,6 +83,7 @@ class Sidecar:
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
     _answering: dict[asyncio.Task[None], str] = field(default_factory=dict)  # by whom it was asked
+    _replying: asyncio.Lock = field(default_factory=asyncio.Lock)
     _writer: asyncio.StreamWriter | None = None
 
     @asynccontextmanager
@@ -186,10 +187,18 @@ class Sidecar:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 body = await self._listener.asked(asked.peer, asked.protocol, asked.body)
-            self._send(Reply(asked.number, ANSWERED, body))
+                await self._reply(Reply(asked.number, ANSWERED, body))
         except (Malformed, NotFound, StoreError, TimeoutError):
             with suppress(NotFound):
                 self._send(Reply(asked.number, REFUSED, b""))
+
+    async def _reply(self, reply: Reply) -> None:
+        """Sends it once the process has read what was sent before: a MiB each, and many may be ready at once."""
+        async with self._replying:
+            if self._writer is not None:
+                with suppress(ConnectionError):
+                    await self._writer.drain()
+            self._send(reply)
 
     async def dial(self, address: PeerAddress) -> None:
         """A connection with the peer at `address`. Raises: NotFound."""

@@ -28,6 +28,7 @@ class Ear:
     gone: list[str] = field(default_factory=list)
     asked_for: list[bytes] = field(default_factory=list)
     losses: int = 0
+    together: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ready(self) -> None:
         return None
@@ -52,7 +53,9 @@ class Ear:
             await asyncio.sleep(1)
         if body == b"no":
             raise NotFound("no")
-        return LARGE if body == b"large" else body
+        if body == b"large together":
+            await self.together.wait()
+        return LARGE if body.startswith(b"large") else body
 
     @property
     def address(self) -> PeerAddress:

@@ -35,7 +35,7 @@ from node.p2p.messages import (
 from node.p2p.protocols import CONTENT
 from node.p2p.sidecar import Sidecar
 from tests.p2p.parts import secret, until
-from tests.p2p.sidecars import Ear, introduced, sidecars
+from tests.p2p.sidecars import LARGE, Ear, introduced, sidecars
 
 
 def body_of(frame: bytes) -> tuple[bytes, bytes]:
@@ -175,6 +175,23 @@ async def test_questions_beyond_the_limit_fail_at_once(tmp_path: Path) -> None:
         assert sum("at once" in str(answer) for answer in answers) == 100 - MAX_ASKS
         assert all(answer == b"slow" or isinstance(answer, NotFound) for answer in answers)
         assert await one.sidecar.ask(other.peer, CONTENT, b"x") == b"x"
+
+
+async def test_answers_that_are_ready_at_once_all_arrive(tmp_path: Path) -> None:
+    """14 MiB for a process that has read none of it: of what was over eight nothing was sent, not even a refusal."""
+    async with sidecars(tmp_path, 3) as (node, *askers):
+        for asker in askers:
+            await introduced(asker, node)
+        asked = [
+            asyncio.create_task(asker.sidecar.ask(node.peer, CONTENT, b"large together"))
+            for asker in askers
+            for _ in range(MAX_REQUESTS_PER_PEER - 1)  # the introduction's place may not be free yet
+        ]
+        await until(lambda: node.asked_for.count(b"large together") == len(asked))
+
+        node.together.set()
+
+        assert await asyncio.gather(*asked) == [LARGE] * len(asked)
 
 
 async def test_a_process_in_strange_hands_has_the_node_answer_only_so_many_questions_at_once(tmp_path: Path) -> None:
