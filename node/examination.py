@@ -12,11 +12,11 @@ from node.config import Home
 from node.engines.base import Engine
 from node.engines.choice import EngineChoice, make_engine
 from node.exports import Say, fetch_checkpoint
+from node.membership import policy_of, tasks_of
 from node.progress import OnProgress, Progress
 from node.queries import read_record
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
-from node.runtime import policy_of, tasks_of
 from node.tasks.taskset import Taskset
 from node.training.evaluation import Accuracy, accuracy
 

@@ -11,6 +11,7 @@ from ledger.disk import refusal
 from node.config import Home, StateFolder
 from node.errors import ConfigError, Malformed
 from node.files import disk_refused, locked
+from node.membership import open_run
 from node.reading import Reader
 from node.record import Record
 from node.roles.registration import stake_per_node
@@ -19,7 +20,6 @@ from node.rollouts.export import export_parquet
 from node.rollouts.file import decode_file, file_root, size_limit
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
-from node.runtime import open_run
 
 Summary = dict[str, Any]
 

@@ -16,11 +16,11 @@ from node.engines.base import Engine
 from node.engines.choice import EngineChoice, make_engine
 from node.errors import ConfigError, Malformed
 from node.exports import fetch_checkpoint
+from node.membership import policy_of, tasks_of
 from node.progress import Progress
 from node.queries import read_record
 from node.record import Record
 from node.runspec import RunSpec
-from node.runtime import policy_of, tasks_of
 from node.verdicts import Check, Rejected, Undecided, Verdict
 
 Say = Callable[[str], None]

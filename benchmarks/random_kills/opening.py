@@ -12,9 +12,9 @@ from ledger.devnet import Anvil
 from ledger.journal import Entry, Journal
 from node.devnet.cast import Cast
 from node.launch import Plan, build_spec, create_run
+from node.membership import open_run
 from node.record import Record
 from node.runspec import AuditSpec, RunSpec, SlotSpec, WindowsSpec
-from node.runtime import open_run
 
 UNBONDING_SECONDS = 3600  # longer than all windows of such a run
 FUNDS_WEI = 10 * 10**18

@@ -13,7 +13,7 @@ from ledger.keys import import_key
 from node.config import Home, Settings
 from node.errors import ConfigError
 from node.launch import create_run
-from node.runtime import membership
+from node.membership import membership
 from tests.cli.chain import Chain
 from tests.cli.command import PASSWORD, command
 

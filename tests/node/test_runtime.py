@@ -17,22 +17,17 @@ from node.config import Home, Settings
 from node.engines.choice import EngineChoice
 from node.errors import ConfigError, EngineError, Malformed, SpecMismatch
 from node.log import LOGGER
+from node.membership import connected, first_weights, member_of, membership, open_run, served
 from node.runspec import RunSpec
 from node.runtime import (
     Training,
-    connected,
     contained,
-    first_weights,
-    member_of,
-    membership,
-    open_run,
     require_base,
     rule_of,
     run_trainer,
     run_until_stopped,
     run_validator,
     run_worker,
-    served,
 )
 from node.terms import params_of, require_same_terms
 from node.training.hyper import Hyper

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from node.launch import Plan, build_spec
+from node.membership import tasks_of
 from node.models.resolve import resolve
 from node.runspec import AuditSpec, RunSpec, SlotSpec, WindowsSpec
-from node.runtime import tasks_of
 from node.tasks.taskset import Taskset
 from tests.roles.network import Build, Network, network_of
 

@@ -14,6 +14,7 @@ from ledger.memory import MemoryChain, MemoryLedger
 from node.config import Home, Settings
 from node.engines.base import Engine
 from node.launch import create_run, default_pot
+from node.membership import member_of, policy_of, served
 from node.peers.server import Mailbox
 from node.record import Submission
 from node.roles.accepting import AcceptedGroups
@@ -34,7 +35,7 @@ from node.rollouts.assignment import Assignment, assign
 from node.rollouts.file import file_root
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec
-from node.runtime import contained, member_of, policy_of, served
+from node.runtime import contained
 from node.tasks.taskset import Taskset
 from node.training.batch import BatchRule
 from node.training.hyper import Hyper

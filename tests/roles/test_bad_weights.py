@@ -10,8 +10,8 @@ import pytest
 
 from ledger.base import State, Version
 from node.errors import EngineError
+from node.membership import first_weights, policy_of
 from node.roles.relay import Relay
-from node.runtime import first_weights, policy_of
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 from tests.roles.network import TRAINER, Build, Network
 from tests.roles.stage import Engineered, until

@@ -14,13 +14,13 @@ from ledger.base import Digest
 from node.clock import SystemClock
 from node.config import Home, Settings, Sharing
 from node.errors import Malformed
+from node.membership import member_of, served
 from node.roles.handover import ASK_SECONDS, Handover
 from node.roles.intake import Intake
 from node.roles.mailbox import FileMailbox
 from node.rollouts.file import size_limit
 from node.rollouts.store import RolloutStore
 from node.runspec import RunSpec, SlotSpec
-from node.runtime import member_of, served
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 from node.transport import make_app, serve
 from tests.roles.network import Build, Network, Part

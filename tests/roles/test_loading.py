@@ -15,9 +15,9 @@ from node.engines.base import Policy
 from node.engines.changes import Change
 from node.engines.scripted import ScriptedEngine
 from node.errors import EngineError
+from node.membership import policy_of
 from node.roles.frauds import Honest
 from node.roles.loading import Loading
-from node.runtime import policy_of
 from tests.roles.network import TRAINER, Build, Network, Part
 from tests.roles.stage import until
 

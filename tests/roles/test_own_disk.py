@@ -10,10 +10,10 @@ import pytest
 
 from ledger.base import Digest, State, Version
 from node.errors import StoreError
+from node.membership import first_weights
 from node.roles.casebook import Case
 from node.rollouts.file import decode_file, encode_file
 from node.rollouts.store import MAX_FILE_BYTES, RolloutStore
-from node.runtime import first_weights
 from node.verdicts import Check, Rejected
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import until

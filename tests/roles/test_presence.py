@@ -9,13 +9,13 @@ from pathlib import Path
 from ledger.base import Address, Digest, Version
 from node.bans import Bans
 from node.config import Home, Libp2p, Settings
+from node.membership import member_of
 from node.p2p.addresses import split_endpoint
 from node.p2p.network import Network as Peers
 from node.p2p.standing import read_standing
 from node.roles.directory import url_of
 from node.roles.presence import present
 from node.roles.relay import Relay
-from node.runtime import member_of
 from node.standing import Asked, standing
 from tests.roles.network import TRAINER, Build, Part
 from tests.roles.stage import key, until

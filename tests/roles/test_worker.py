@@ -15,13 +15,13 @@ from ledger.errors import NothingToClaim, TooManyOpen, Unconfirmed, Unreachable,
 from ledger.journal import SlotTaken
 from node.engines.base import Policy
 from node.errors import ConfigError, EngineError
+from node.membership import policy_of
 from node.progress import OnProgress
 from node.roles.claiming import claim_rewards
 from node.roles.making import SPARE_FILES
 from node.roles.worker import OutOfStake
 from node.rollouts.rollout import Sample
 from node.runspec import RunSpec
-from node.runtime import policy_of
 from tests.roles.network import Build, Network, breaking, files
 from tests.roles.stage import Engineered, FastClock, Watched, key, until
 

@@ -12,11 +12,11 @@ from node.checks.subject import Claim, Subject
 from node.devnet.network import Show, play
 from node.engines.transformers import TransformersEngine
 from node.launch import Plan, build_spec
+from node.membership import policy_of, tasks_of
 from node.models.resolve import resolve
 from node.rollouts.assignment import assign, file_units
 from node.rollouts.rollout import Rollout
 from node.runspec import RunSpec
-from node.runtime import policy_of, tasks_of
 from node.tasks.taskset import Taskset
 from node.verdicts import Accepted
 
