@@ -28,6 +28,7 @@ from node.p2p.limits import (
 from node.p2p.messages import BUSY
 from node.p2p.protocols import IDENTITY, PROTOCOLS
 from node.p2p.streams import REFUSALS, exchange, forget, read_request, write_answer
+from node.p2p.untaken import Untaken
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus
@@ -69,13 +70,15 @@ class Connection:
         self.guard.admit(frames)
         self.admitted.set()
 
-    async def serve(self, handler: Handler, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+    async def serve(
+        self, handler: Handler, untaken: Untaken, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Answers what the peer asks by `handler`, until the connection is over or the peer stays unknown."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._mux, nursery.cancel_scope)
             await self.muxed.event_started.wait()
             task_status.started()
-            nursery.start_soon(self._accept, handler, nursery)
+            nursery.start_soon(self._accept, handler, untaken, nursery)
             with trio.move_on_after(IDENTIFY_SECONDS):
                 await self.admitted.wait()
             if not self.admitted.is_set():
@@ -89,7 +92,7 @@ class Connection:
         finally:
             scope.cancel()
 
-    async def _accept(self, handler: Handler, nursery: trio.Nursery) -> None:
+    async def _accept(self, handler: Handler, untaken: Untaken, nursery: trio.Nursery) -> None:
         while True:
             try:
                 stream = cast(YamuxStream, await self.muxed.accept_stream())
@@ -100,15 +103,16 @@ class Connection:
                 await forget(stream)
                 continue
             self.serving += 1
-            nursery.start_soon(self._answer, stream, handler)
+            nursery.start_soon(self._answer, stream, handler, untaken)
 
-    async def _answer(self, stream: YamuxStream, handler: Handler) -> None:
+    async def _answer(self, stream: YamuxStream, handler: Handler, untaken: Untaken) -> None:
         try:
             with trio.fail_after(REQUEST_SECONDS):
                 protocol, body = await read_request(stream, PROTOCOLS)
                 await self._require_admitted(protocol)
                 answer = await handler(self.peer, protocol, body) if self._may_ask() else (BUSY, b"")
-                await write_answer(stream, *answer)
+                with untaken.answer(self.node, len(answer[1])):
+                    await write_answer(stream, *answer)
         except REFUSALS:
             await forget(stream)
         finally:

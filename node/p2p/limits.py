@@ -6,6 +6,7 @@ MAX_SECURE_BYTES = 64 << 10  # read at once of the bare connection: what Noise h
 MAX_FRAME_BYTES = 256 << 10  # yamux's initial window: what an honest peer can have in one frame at first
 MAX_BUFFERED_BYTES = 4 * MIB  # sent by one identified peer and not read yet; py-libp2p itself has no limit
 MAX_UNKNOWN_BUFFERED_BYTES = 64 << 10  # likewise of one that is not identified yet
+MAX_UNTAKEN_BYTES = 64 * MIB  # of answers to all peers that they have not taken yet
 MEMORY_BYTES = 1 << 30  # of address space beyond what the process has when it is ready; over it, it ends
 
 MAX_PEERS = 128  # identified, at once

@@ -32,6 +32,7 @@ from node.p2p.limits import (
 )
 from node.p2p.messages import Closed, Opened, Report
 from node.p2p.streams import REFUSALS
+from node.p2p.untaken import Untaken
 from node.transport.addresses import is_public, subscriber
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Switch:
     nursery: trio.Nursery
     connections: list[Connection] = field(default_factory=list)
     shaking: dict[trio.SocketStream, str] = field(default_factory=dict)  # not secured yet, with their addresses
+    untaken: Untaken = field(default_factory=Untaken)
     handshakes: Rates = field(init=False)  # by address
     requests: Rates = field(init=False)  # by node
     frames: Rates = field(init=False)  # by node
@@ -169,7 +171,7 @@ class Switch:
                     self._admit(connection, other.node)
             if not same:
                 await self.tell(Opened(connection.peer, connection.dialled))
-            await connection.serve(self.handler, task_status)
+            await connection.serve(self.handler, self.untaken, task_status)
         except REFUSALS:
             pass  # which is this connection's end
         finally:

@@ -8,15 +8,16 @@ import os
 import random
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
-from libp2p.stream_muxer.yamux.yamux import FLAG_SYN, TYPE_PING, YAMUX_HEADER_FORMAT
+from libp2p.stream_muxer.yamux.yamux import FLAG_FIN, FLAG_SYN, TYPE_DATA, TYPE_PING, YAMUX_HEADER_FORMAT
 
-from node.p2p.connection import make_upgrader, secured
+from node.p2p.connection import Connection, make_upgrader, secured
+from node.p2p.limits import MIB
 from node.p2p.messages import ANSWERED, Report
 from node.p2p.protocols import CONTENT, IDENTITY
-from node.p2p.streams import REFUSALS
+from node.p2p.streams import LENGTH, REFUSALS
 from node.p2p.switch import Switch
 
 HELLO = b"\x13/multistream/1.0.0\n"
@@ -26,7 +27,8 @@ NO_ROOM = 1 << 60  # bytes, which no machine has
 async def answer(peer: str, protocol: str, body: bytes) -> tuple[int, bytes]:
     if body == b"bug":
         raise TypeError("of ours")
-    return ANSWERED, bytes(NO_ROOM) if body == b"huge" else body
+    sizes = {b"huge": NO_ROOM, b"large": MIB}
+    return ANSWERED, bytes(sizes[body]) if body in sizes else body
 
 
 async def until(what: Callable[[], bool]) -> None:
@@ -201,8 +203,47 @@ async def pinging() -> float:
         return trio.current_time() - began
 
 
+async def hoarding() -> dict[str, object]:
+    """A peer asks for as much as there is room for and takes none of it; then another one asks."""
+    async with switch() as (made, port), switch() as (asker, _), trio.open_nursery() as nursery:
+        made.untaken.most = 3 * MIB
+        await _meet(made, port, asker, "a node that reads")
+        upgrader, peer = make_upgrader(os.urandom(32))
+        hoarder = await secured(upgrader, await trio.open_tcp_stream("127.0.0.1", port), "127.0.0.1", made.peer)
+        await until(lambda: peer in {connection.peer for connection in made.connections})
+        made.admit(peer, "a node that takes nothing")
+        nursery.start_soon(_drained, hoarder.stream)
+        for number in (1, 2, 3):
+            await _ask_and_grant_nothing(hoarder, 2 * number + 1)
+            await until(lambda number=number: len(made.untaken.answers) == number)  # type: ignore[misc]
+        first, *others = made.untaken.answers
+        status, answer = await asker.ask(made.peer, CONTENT, b"large", MIB, 4.0)
+        await until(lambda: len(made.untaken.answers) == 2)
+        found = {"status": status, "whole": len(answer) == MIB, "first_gone": [*made.untaken.answers] == others,
+                 "given_up": first.cancelled_caught}  # fmt: skip
+        nursery.cancel_scope.cancel()
+        await hoarder.close()
+    return found
+
+
+async def _drained(stream: trio.SocketStream) -> None:
+    """What TCP holds is taken: it is yamux's window that stays shut."""
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+        while await stream.receive_some():
+            pass
+
+
+async def _ask_and_grant_nothing(connection: Connection, stream: int) -> None:
+    """Of the answer a window's size can be sent, 256 KiB."""
+    body = HELLO + bytes([len(CONTENT) + 1]) + CONTENT.encode() + b"\n" + LENGTH.pack(5) + b"large"
+    begin = struct.pack(YAMUX_HEADER_FORMAT, 0, TYPE_DATA, FLAG_SYN, stream, len(body))
+    end = struct.pack(YAMUX_HEADER_FORMAT, 0, TYPE_DATA, FLAG_FIN, stream, 0)
+    await connection.guard.write(begin + body + end)
+
+
 SCENES: list[Callable[[], Awaitable[object]]] = [
     knocking, crowding, listening_late, overflowing, stumbling, garbling, coming_again, introducing, pinging,
+    hoarding,
 ]  # fmt: skip
 
 

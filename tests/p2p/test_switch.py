@@ -37,6 +37,13 @@ def test_a_request_for_which_there_is_no_memory_fails_alone(scenes: dict[str, An
     assert scenes["overflowing"] == [None, ANSWERED]
 
 
+def test_answers_that_nobody_takes_make_room_for_one_that_is_read(scenes: dict[str, Any]) -> None:
+    """Each would be held for thirty seconds, a MiB, of as many as there are streams."""
+    found = scenes["hoarding"]
+
+    assert found == {"status": ANSWERED, "whole": True, "first_gone": True, "given_up": True}
+
+
 def test_a_bug_of_ours_is_not_taken_for_a_bad_peer(scenes: dict[str, Any]) -> None:
     assert scenes["stumbling"][-1:] == ["TypeError"]
 
