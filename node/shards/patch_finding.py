@@ -159,8 +159,17 @@ class PatchFinder:
         folder = await asyncio.to_thread(store.complete, candidate.root) if here else None
         if folder is None:
             folder = await self._content(candidate.root, most_bytes)
-        patch = await asyncio.to_thread(Patch.read, folder / FILE, chunks)
+        try:
+            patch = await asyncio.to_thread(Patch.read, folder / FILE, chunks)
+        except Malformed:
+            await self.require_as_it_came(candidate)
+            raise
         return Found(span, candidate, patch, 0 if here else store.manifest(candidate.root).size)
+
+    async def require_as_it_came(self, candidate: Candidate) -> None:
+        """Before anybody is blamed for a wrong patch. Raises: NotFound: this disk has changed it. StoreError."""
+        if not await asyncio.to_thread(self.downloader.store.recheck, candidate.root):
+            raise NotFound(f"patch {candidate.root.hex()} has changed on this disk")
 
     async def _content(self, root: Digest, most_bytes: int) -> Path:
         downloader = self._hasty()

@@ -160,6 +160,7 @@ class Patching:
                 pass
         except WrongPatch as error:
             wrong = chain[error.place]
+            await self._finder.require_as_it_came(wrong.candidate)
             self._finder.ban(wrong.candidate, error)
             await asyncio.to_thread(self.index.drop, wrong.span)
             raise

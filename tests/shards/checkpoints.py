@@ -1,5 +1,6 @@
 """Small checkpoints to store."""
 
+import os
 from pathlib import Path
 
 from node.shards.manifest import CHUNK_BYTES
@@ -29,3 +30,20 @@ def four_chunks(folder: Path) -> Path:
     """Two and a short one in `weights`, one in `config`."""
     weights = b"a" * CHUNK_BYTES + b"b" * CHUNK_BYTES + b"tail"
     return checkpoint(folder, config=b"{}", weights=weights)
+
+
+def flip(path: Path, place: int = 5) -> None:
+    """Changes a bit of the byte at `place`."""
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))
+
+
+def flip_unnoticed(path: Path, place: int = 5) -> None:
+    """As a disk does it that rots: the file's times stay."""
+    before = path.stat()
+    flip(path, place)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from ledger.base import Digest
+from node.errors import NotFound
 from node.shards.manifest import build
 from node.shards.patch_finding import Candidate, PatchFinder
 from node.shards.patch_index import PatchIndex, Span
@@ -19,7 +20,7 @@ from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
 from node.transport import make_app, serve
 from node.transport.connections import Connections
-from tests.shards.checkpoints import checkpoint
+from tests.shards.checkpoints import checkpoint, flip_unnoticed
 from tests.shards.sources import GENEROUS, answering, downloader
 from tests.shards.versions import versions
 
@@ -102,6 +103,21 @@ async def honest(servers: AsyncExitStack, folder: Path, setting: Setting) -> str
     runner, port = await serve(app, "127.0.0.1", 0)
     servers.push_async_callback(runner.cleanup)
     return f"http://127.0.0.1:{port}"
+
+
+async def test_nobody_is_banned_for_a_patch_that_changed_on_this_disk(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    url = await honest(servers, tmp_path / "trainer", setting)
+    setting.finder.downloader.sources = lambda: [url]
+    (named,) = await setting.candidates()
+    assert await setting.fetch([named], 5.0) == named.root
+    flip_unnoticed(tmp_path / "node" / "checkpoints" / named.root.hex() / "patch", 0)
+
+    with pytest.raises(NotFound, match="has changed on this disk"):
+        await setting.fetch([named], 5.0)
+
+    assert not setting.finder.downloader.selection.banned
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from node.shards.store import CheckpointStore
 from node.transport import make_app, serve
 from node.transport.connections import Connections
 from tests.roles.stage import until
-from tests.shards.checkpoints import checkpoint
+from tests.shards.checkpoints import checkpoint, flip_unnoticed
 from tests.shards.sources import GENEROUS, QUICK, Handler, answering, contents, downloader
 from tests.shards.versions import side, trained, versions, weights
 
@@ -103,7 +103,8 @@ async def published(origin: Node, sides: Sequence[Side], anchors: Sequence[int] 
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [str(record.fields["reason"]) for record in caplog.records if record.levelno == logging.WARNING]  # type: ignore[attr-defined]
+    said = [record for record in caplog.records if record.levelno == logging.WARNING and hasattr(record, "fields")]
+    return [str(record.fields["reason"]) for record in said]
 
 
 async def test_a_version_comes_as_a_patch_with_a_fraction_of_its_bytes(tmp_path: Path, start: Start) -> None:
@@ -294,6 +295,27 @@ async def test_a_liar_is_banned_and_the_full_version_fetched(
     assert list(node.patching.downloader.selection.banned) == [liar.url]
     assert warnings(caplog)
     assert node.patching.index.find(Span(*lineage)) is None  # it vouches for nothing wrong
+
+
+async def test_nobody_is_banned_for_a_patch_that_changed_on_this_disk_before_it_was_applied(
+    tmp_path: Path, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    sides = versions(tmp_path, 2, SMALL)
+    origin = await start("origin")
+    lineage = await published(origin, sides)
+    node = await start("node", origin.url)
+    node.store.add(sides[0].folder)
+    patch = origin.patching.index.find(Span(*lineage))
+    assert patch is not None
+    file = await node.patching.downloader.fetch(patch) / "patch"
+    flip_unnoticed(file, file.stat().st_size - 5)
+
+    with caplog.at_level(logging.WARNING):
+        assert await node.bring(lineage) == Patched()
+
+    assert "has changed on this disk" in warnings(caplog)[-1]
+    assert not node.patching.downloader.selection.banned
+    assert (await node.bring(lineage)).patches == 1  # which was fetched again
 
 
 async def test_what_most_sources_name_is_taken(tmp_path: Path, start: Start) -> None:
