@@ -18,7 +18,7 @@ from node.p2p.content import PIECE_BYTES
 FORWARDS_AT_ONCE: Final = 16
 FORWARDS_PER_NODE: Final = 2  # of these, that one node asks for or waits for; one of each whom it asks
 FORWARDS_PER_TARGET: Final = 4  # of these, that one node is asked for
-FORWARDS_WAITING: Final = 32
+FORWARDS_WAITING: Final = 16
 WAIT_SECONDS: Final = 8.0  # for a place; the one who asks gives up after ten
 STILL_SECONDS: Final = 4.0  # without an answer, where others wait: what a MiB takes a line of 260 kB/s
 
@@ -63,7 +63,8 @@ class Forwards:
     async def place(self, asker: Address, target: Address) -> AsyncIterator[Place]:
         """While the block runs. Raises: NotFound: `asker` has too many, or none has become free in time."""
         place = Place(asker, target, asyncio.get_running_loop().create_future())
-        if self._count(asker, *self.taken, *self.waiting) >= FORWARDS_PER_NODE or len(self.waiting) >= FORWARDS_WAITING:
+        has = self._count(asker, *self.taken, *self.waiting)
+        if has >= FORWARDS_PER_NODE or (len(self.waiting) >= FORWARDS_WAITING and (has or not self._displaced())):
             raise NotFound("too much at once")
         self.waiting.append(place)
         try:
@@ -80,6 +81,15 @@ class Forwards:
             if place.target == target:
                 place.due += self.still_seconds * size / PIECE_BYTES
         self._settle()
+
+    def _displaced(self) -> bool:
+        """Whether one has stopped waiting that is not its asker's only one, for another's first."""
+        places = (*self.taken, *self.waiting)
+        waiting = (one for one in reversed(self.waiting) if not one.free.done())
+        last = next((one for one in waiting if self._count(one.asker, *places) > 1), None)
+        if last is not None:
+            last.free.set_exception(NotFound("others ask who have less"))
+        return last is not None
 
     async def _free(self, place: Place) -> None:
         try:

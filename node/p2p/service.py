@@ -11,6 +11,7 @@ from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
 from node.p2p.content import PIECE_BYTES, Piece, PieceSource, encode_answer
+from node.p2p.crowd import Crowd
 from node.p2p.forwarding import Forwards
 from node.p2p.gossip import Gossip, sized
 from node.p2p.limits import MAX_NODES, MIB
@@ -21,6 +22,7 @@ from node.p2p.reach import Prober
 MAX_TOLD: Final = 64  # heartbeats in one answer
 MAX_TOLD_BYTES: Final = 256 << 10
 CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one node, forwarded ones included
+CONTENT_AT_ONCE: Final = 24  # asked of this node: with what it forwards for others, fewer than `MAX_REQUESTS`
 PAUSE_SECONDS: Final = 1.0  # at most, for who asks faster than it may: more is refused
 PIECE_SECONDS: Final = 20.0  # for a whole one
 FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
@@ -38,6 +40,7 @@ class Service:
     prober: Prober
     clock: Clock
     content: Rates = field(init=False)  # bytes, by node
+    giving: Crowd = field(default_factory=lambda: Crowd(CONTENT_AT_ONCE))
     forwards: Forwards = field(default_factory=Forwards)
 
     def __post_init__(self) -> None:
@@ -69,8 +72,9 @@ class Service:
         return b"".join(messages)
 
     async def _content(self, asker: Address, wanted: Piece) -> bytes:
-        await self._allow(asker, wanted.length)
-        return encode_answer(*await self.pieces.piece(asker, wanted))
+        async with self.giving.place(asker):
+            await self._allow(asker, wanted.length)
+            return encode_answer(*await self.pieces.piece(asker, wanted))
 
     async def _forward(self, asker: Address, target: bytes, wanted: Piece) -> bytes:
         """Asks a peer that is connected here for a piece, for one that cannot connect to it."""

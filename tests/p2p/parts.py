@@ -1,7 +1,7 @@
 """A run's members for tests: keys, a record that says who belongs, and networks over a wire in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -183,6 +183,12 @@ async def come(place: Town, at: Network, peer: int, node: int) -> str:
     statement = make_statement(account(node), STAKING, peer_of(peer), BLOCK_TIME)
     await at.asked(peer_of(peer), IDENTITY, statement.encode())
     return peer_of(peer)
+
+
+async def ended(tasks: "Sequence[asyncio.Task[None] | asyncio.Task[bytes]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager

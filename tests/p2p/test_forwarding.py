@@ -1,7 +1,7 @@
 """What a node hands on between others: how much at once, and whose turn it is when all places are taken."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -14,7 +14,7 @@ from node.p2p.forwarding import FORWARDS_AT_ONCE, FORWARDS_PER_NODE, FORWARDS_PE
 from node.p2p.limits import MIB
 from node.p2p.network import Network
 from node.p2p.protocols import FORWARD
-from tests.p2p.parts import FILE, GivenPieces, SilentPieces, Town, come, town, until
+from tests.p2p.parts import FILE, GivenPieces, SilentPieces, Town, come, ended, town, until
 
 PIECE = Piece(Kind.FILE, FILE, 0)
 
@@ -45,12 +45,6 @@ async def asking(relay: Network, *asked: tuple[str, bytes]) -> AsyncIterator[Non
         yield
     finally:
         await ended(tasks)
-
-
-async def ended(tasks: "Sequence[asyncio.Task[None]]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_one_node_has_only_so_many_pieces_forwarded_at_once_however_many_peers_it_has() -> None:
@@ -184,3 +178,27 @@ async def test_who_waits_too_long_or_behind_too_many_is_refused() -> None:
     with pytest.raises(NotFound, match="too much at once"):
         await hold(51)
     await ended([*holding, *waiting])
+
+
+async def test_who_waits_twice_makes_room_for_who_does_not_wait_yet() -> None:
+    forwards, never = Forwards(wait_seconds=60), asyncio.Event()
+
+    async def hold(asker: int, target: int) -> None:
+        async with forwards.place(of(asker), of(target)):
+            await never.wait()
+
+    holding = [asyncio.create_task(hold(asker, 100)) for asker in range(FORWARDS_PER_TARGET)]
+    await until(lambda: len(forwards.taken) == FORWARDS_PER_TARGET)
+    greedy = range(50, 50 + FORWARDS_WAITING // 2)
+    holding += [asyncio.create_task(hold(asker, 100)) for asker in (*greedy, *greedy)]
+    await until(lambda: len(forwards.waiting) == FORWARDS_WAITING)
+
+    holding.append(asyncio.create_task(hold(90, 100)))
+
+    await until(lambda: of(90) in [place.asker for place in forwards.waiting] and holding[-2].done())
+    assert len(forwards.waiting) == FORWARDS_WAITING
+    with pytest.raises(NotFound, match="who have less"):
+        await holding[-2]
+    with pytest.raises(NotFound, match="too much at once"):
+        await hold(90, 100)  # its first one waits already
+    await ended(holding)
