@@ -20,14 +20,7 @@ from node.errors import Malformed, NotFound, StoreError
 from node.log import LOGGER, event, warn
 from node.p2p.addresses import PeerAddress
 from node.p2p.launching import launched
-from node.p2p.limits import (
-    DIAL_SECONDS,
-    MAX_ASKS,
-    MAX_BODY_BYTES,
-    MAX_REQUESTS,
-    MAX_REQUESTS_PER_PEER,
-    REQUEST_SECONDS,
-)
+from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, MAX_REQUESTS, MAX_REQUESTS_PER_PEER, REQUEST_SECONDS
 from node.p2p.link import ASK_SECONDS, Listener, Nobody
 from node.p2p.listening import Listening
 from node.p2p.messages import (
