@@ -16,6 +16,8 @@ from node.roles.pauses import put_off
 from node.roles.streams import file_by_stream
 from node.rollouts.file import require_root, size_limit
 from node.rollouts.store import RolloutStore
+from node.shards.holding import Stamp
+from node.shards.intact import stamp
 from node.shards.manifest import Manifest
 
 MARGIN_SECONDS = 86_400  # of block time, after the last window that can need a file; protocol, "Change"
@@ -28,7 +30,7 @@ class Intake:
     member: Member
     store: RolloutStore
     fetching: Fetching = field(init=False)
-    offered: set[Digest] = field(default_factory=set)  # whose bytes were seen to be the committed ones
+    offered: dict[Digest, Stamp] = field(default_factory=dict)  # of what was seen to be right
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file at a time for strangers
 
     def __post_init__(self) -> None:
@@ -46,7 +48,7 @@ class Intake:
             Malformed: the bytes are not those that were committed to.
         """
         made = (await self.known(commitment)).made
-        if self.holds(commitment):
+        if await self._has(made):
             return
         await asyncio.to_thread(require_root, data, made.root, self.max_file_bytes)
         await self._keep(made, data)
@@ -54,16 +56,17 @@ class Intake:
     async def _keep(self, made: Submitted, data: bytes) -> None:
         """Stores a file that was checked. Raises: StoreError."""
         commitment = made.commitment
-        if self.holds(commitment):  # it came from another one meanwhile
+        if await self._has(made):  # it came from another one meanwhile
             return
         await asyncio.to_thread(self._put, commitment, data)
-        self.offered.add(commitment)
         event("file taken", version=made.version, slot=made.slot, commitment=commitment, node=made.node,
               bytes=len(data))  # fmt: skip
 
     def _put(self, commitment: Digest, data: bytes) -> None:
         """Stores the file, and hands it out from now on."""
         self.store.put(commitment, data)
+        if (written := stamp(self.store.path(commitment))) is not None:
+            self.offered[commitment] = written
         with suppress(OSError):  # it has been deleted again
             self.member.singles.add(self.store.path(commitment))
 
@@ -79,7 +82,7 @@ class Intake:
     async def wants(self, commitment: Digest) -> bool:
         """Whether the file is of use and not here. Raises: NotYet."""
         submission = await self.known(commitment)
-        return not self.holds(commitment) and not is_past(self.member.record, submission)
+        return not is_past(self.member.record, submission) and not await self._has(submission.made)
 
     def holds(self, commitment: Digest) -> bool:
         return self.store.holds(commitment)
@@ -107,17 +110,28 @@ class Intake:
         return data
 
     async def checked(self, commitment: Digest) -> Path:
-        """Where the file lies, whose bytes were seen to be the committed ones: what an earlier process left is hashed
-        before anybody is given it. Raises: NotFound, NotYet, StoreError.
-        """
+        """Where the file lies, whose bytes were seen to be the committed ones. Raises: NotFound, NotYet, StoreError."""
         path = self.path(commitment)
-        if commitment not in self.offered:
-            made = (await self.known(commitment)).made
-            async with self.reading:
-                if commitment not in self.offered and await asyncio.to_thread(self.get, made) is None:
-                    raise NotFound("this node does not hold that file")
-                self.offered.add(commitment)
+        if self.offered.get(commitment) != stamp(path) and not await self._has((await self.known(commitment)).made):
+            raise NotFound("this node does not hold that file")
         return path
+
+    async def _has(self, made: Submitted) -> bool:
+        """Whether the file is here, and right: hashed where it has changed since, or an earlier process left it.
+
+        Raises: StoreError.
+        """
+        commitment, path = made.commitment, self.store.path(made.commitment)
+        if not self.holds(commitment):
+            return False
+        if self.offered.get(commitment) == stamp(path):
+            return True
+        async with self.reading:
+            now = stamp(path)
+            if now is None or (self.offered.get(commitment) != now and await asyncio.to_thread(self.get, made) is None):
+                return False
+            self.offered[commitment] = now
+        return True
 
     async def manifest(self, commitment: Digest) -> Manifest:
         """By what chunks the file is handed out here. Raises: NotFound, NotYet, StoreError."""
@@ -132,11 +146,12 @@ class Intake:
         """Gets the file from whoever may hold it; whether it is here now. What came of it stays where it did not come
         whole, and is gone on from. Raises: StoreError.
         """
+        made = self.member.record.submissions[commitment].made
         name, silent = self.store.path(commitment).name, set[str]()  # whose chunks did not come
-        while not self.holds(commitment):
+        while not await self._has(made):
             given = await self.fetching.offer(commitment, name, self.max_file_bytes, silent)
             if given is None:
-                return await self._fetch_by_stream(commitment)
+                return await self._fetch_by_stream(made)
             holder, offer = given
             data = await self.fetching.receive(commitment, offer) if isinstance(offer, Manifest) else offer
             if data is None:
@@ -149,9 +164,8 @@ class Intake:
             await asyncio.to_thread(self.fetching.forget, commitment)
         return True
 
-    async def _fetch_by_stream(self, commitment: Digest) -> bool:
+    async def _fetch_by_stream(self, made: Submitted) -> bool:
         """As `fetch`, from nodes that nobody can connect to."""
-        made = self.member.record.submissions[commitment].made
         try:
             data = await file_by_stream(self.member.others, made, self.max_file_bytes)
         except NotFound:
@@ -171,7 +185,7 @@ class Intake:
                 if submission is not None and is_past(record, submission):
                     with put_off("an old file not deleted"):
                         self.store.delete(commitment)
-                        self.offered.discard(commitment)
+                        self.offered.pop(commitment, None)
             for commitment in self.fetching.begun():
                 submission = record.submissions.get(commitment)
                 if self.holds(commitment) or (submission is not None and is_past(record, submission)):

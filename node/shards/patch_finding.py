@@ -131,8 +131,8 @@ class PatchFinder:
         return [*first, *select([each for each in sources if each not in first], ASKED - len(first))]
 
     async def _answers(self, span: Span, trusted: Collection[str], until: float) -> list[tuple[str, Digest]]:
-        """In the order of the sources; until one whom the run names has named a patch, or a moment after another has or
-        all of them have answered."""
+        """In the order of the sources; until one whom the run names has named a patch, or a moment after all of those
+        have answered: whoever has none yet is about to make one, and is waited for whatever strangers name."""
         asker, clock = self.downloader.asker, self.downloader.clock
         sources = self._asked(trusted)
         asked = [asyncio.create_task(asker.patch(source, span.target, span.base, WAIT_SECONDS)) for source in sources]
@@ -140,8 +140,9 @@ class PatchFinder:
         waiting, named = set(asked), set[asyncio.Task[Digest | None]]()
         try:
             while waiting and not named & awaited:
-                brief = named or (awaited and awaited.isdisjoint(waiting))
-                limit = GRACE_SECONDS if brief else min(2.0 * WAIT_SECONDS, until - clock.monotonic())
+                limit = 2.0 * WAIT_SECONDS
+                if awaited.isdisjoint(waiting):  # only strangers are left
+                    limit = GRACE_SECONDS if named or awaited else min(limit, until - clock.monotonic())
                 done, waiting = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
                 named |= {task for task in done if task.result() is not None}
                 if not done:

@@ -144,9 +144,18 @@ class _InTurn:
     def join(self, address: str, size: int = 1) -> asyncio.Future[None]:
         """Done when it is this one's turn. Cancelled, it is passed over."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn.add_done_callback(lambda ended: self._drop(address, ended) if ended.cancelled() else None)
         self._waiting.setdefault(address, deque()).append((turn, size))
         self._given[address] = max(self._given.get(address, 0), self._least)
         return turn
+
+    def _drop(self, address: str, cancelled: asyncio.Future[None]) -> None:
+        """What nobody waits for takes no memory, and no time of those who look whose turn it is."""
+        left = deque(each for each in self._waiting.get(address, ()) if each[0] is not cancelled)
+        if left:
+            self._waiting[address] = left
+        elif self._waiting.pop(address, None) is not None and self._given[address] <= self._least:
+            del self._given[address]
 
     def next(self) -> int | None:
         """Lets the next one go; its size, None where nobody waits any more."""

@@ -163,6 +163,20 @@ async def test_who_gave_up_waiting_is_passed_over() -> None:
     assert 0.05 < time.monotonic() - began < 0.5
 
 
+async def test_many_that_gave_up_waiting_hold_nobody_up() -> None:
+    uplink = Uplink(1.0)
+    with await uplink.place("a"):
+        second = await uplink.place("a")
+        waiting = [asyncio.ensure_future(uplink.place(f"address {n}")) for n in range(16_000)]
+        await asyncio.sleep(0)
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        began = time.process_time()
+        second.give_up()
+        assert time.process_time() - began < 1  # to look at each again for each took 6 s
+
+
 async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> None:
     uplink = Uplink(1.0)
     with await uplink.place("a"):

@@ -53,6 +53,28 @@ async def test_a_stored_file_that_the_disk_changed_is_fetched_again_and_nobody_i
     assert validator.role.intake.store.get(commitment) == good
 
 
+async def test_a_file_that_changes_after_it_was_taken_is_not_handed_out_and_is_had_again(build: Build) -> None:
+    network = await build(validators=2)
+    holder, worker = await network.validator(0), await network.worker()
+    commitment = await network.commit_honestly(worker)
+    await holder.member.sync()
+    intake = holder.role.intake
+    assert await intake.fetch(commitment)
+    path = intake.store.path(commitment)
+    good = path.read_bytes()
+
+    path.chmod(0o644)
+    path.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    await worker.stop()
+    other = await network.validator(1)
+    await other.member.sync()
+    assert not await other.role.intake.fetch(commitment)
+    assert not other.member.bans.reasons
+
+    await intake.take(commitment, good)
+    assert await other.role.intake.fetch(commitment)
+
+
 async def test_no_evidence_is_written_of_a_file_that_the_disk_changed_after_it_was_judged(build: Build) -> None:
     network = await build(validators=1)
     validator = (await network.validator()).go()

@@ -11,6 +11,7 @@ from node.errors import NotFound
 from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.roles.pieces import HeldPieces
 from node.rollouts.store import RolloutStore
+from node.shards.intact import stamp
 from node.transport import Uplink
 from tests.roles.network import Build, Part
 from tests.roles.stage import until
@@ -37,8 +38,11 @@ async def worker(build: Build) -> Part:
 
 def holding(worker: Part, data: bytes) -> HeldPieces:
     """What `worker` hands out, `data` by the name of `FILE` among it."""
-    worker.role.maker.intake.store.put(FILE, data)
-    worker.role.maker.intake.offered.add(FILE)
+    intake = worker.role.maker.intake
+    intake.store.put(FILE, data)
+    seen = stamp(intake.store.path(FILE))
+    assert seen is not None
+    intake.offered[FILE] = seen
     return HeldPieces(worker.member, worker.mailbox)
 
 

@@ -175,12 +175,12 @@ async def test_one_whom_the_run_names_is_asked_and_waited_for_however_many_stran
     tmp_path: Path, servers: AsyncExitStack, setting: Setting
 ) -> None:
     strangers = [await answering(servers, dripping(tmp_path / "evil").answer)] * 20
-    late = dripping(tmp_path / "late", seconds=0.3)
+    late = dripping(tmp_path / "late", seconds=1.5)  # later than strangers are waited for
     trainer = await answering(servers, late.answer)
     setting.finder.downloader.sources = lambda: [*(f"{each}/{n}" for n, each in enumerate(strangers)), trainer]
     setting.trusted.append(trainer)
 
-    assert (await setting.candidates())[0] == Candidate(late.root, (trainer,), trusted=True)
+    assert (await setting.candidates(1.0))[0] == Candidate(late.root, (trainer,), trusted=True)
 
 
 async def test_an_honest_strangers_patch_has_its_time_when_more_strangers_named_another(
