@@ -11,7 +11,7 @@ from ledger.base import Address
 from node.bans import Bans
 from node.log import warn
 
-BLAMED_SECONDS = 900.0  # after a node last had a URL: longer than one answer takes, and the address may be another's
+BLAMED_SECONDS = 180.0  # after a node last had a URL: longer than one answer takes, and the address may be another's
 MAX_ANNOUNCED = 8192  # URLs of nodes that are remembered; the longest unseen is forgotten first
 
 
