@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from node.files import open_regular
+
 LAST_BYTES: Final = 1 << 13  # of its last words
 MAX_LOG_BYTES: Final = 8 << 20  # on disk, in all: a start prints tens of kilobytes
 
@@ -49,7 +51,7 @@ class Printed:
                     self._keep(piece)
 
     def _keep(self, piece: bytes) -> None:
-        with self.log.open("ab") as file:
+        with os.fdopen(open_regular(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
             if file.tell() + len(piece) > self._most:
                 self.log.replace(self._before)
                 self._keep(piece[: self._most])

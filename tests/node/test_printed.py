@@ -1,5 +1,6 @@
 """What a process prints, of which neither memory nor disk takes more than was meant."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,3 +81,14 @@ def test_an_engine_starts_whatever_the_disk_of_its_log_does(disk: Disk, spoil: C
         assert "space left" not in str(failed.value)
     finally:
         process.close()
+
+
+def test_a_pipe_that_comes_to_stand_in_the_place_of_the_log_holds_up_nobody_who_prints(tmp_path: Path) -> None:
+    found = Printed(tmp_path / "log")
+    os.mkfifo(tmp_path / "log")
+    for _ in range(4):
+        os.write(found.descriptor, bytes(1 << 16))  # as much as a pipe holds: the next waits for who reads
+    os.write(found.descriptor, b"the end\n")
+    found.closed()
+
+    assert found.last_lines(1, 5.0)[0].endswith("the end")
