@@ -20,6 +20,7 @@ CATCH_UP_SECONDS = 0.1  # of idle time, or of a busy event loop, that may be mad
 LEAST_BYTES_PER_SECOND = 100_000  # of each file on its way: 4 MiB take 42 s, of the 85 s that they are given
 LEAST_FILES = 2  # at once, however slow the uplink is: one reader that stalls must not be the only one
 PLACE_SECONDS = 10.0  # that a file which is asked for waits for its place: another node can be asked then
+LEASE_SECONDS = 42.0  # that a place is kept from those who wait: what a chunk of 4 MiB takes at the least rate
 STALL_SECONDS = 2.0  # after which a reader that takes nothing holds no place any more
 
 
@@ -33,17 +34,20 @@ class Uplink:
         least_bytes_per_second: float = LEAST_BYTES_PER_SECOND,
         place_seconds: float = PLACE_SECONDS,
         stall_seconds: float = STALL_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        """The others are bytes a second of each file, how long one that was asked for waits for a place, and how long
-        one keeps it whose reader takes nothing."""
+        """The others are bytes a second of each file, how long one that was asked for waits for a place, how long one
+        keeps it whose reader takes nothing, and how long from those who wait."""
         self._line = None if bytes_per_second is None else Bucket(bytes_per_second, bytes_per_second * CATCH_UP_SECONDS)
-        self.place_seconds, self.stall_seconds = place_seconds, stall_seconds
+        self.place_seconds, self.stall_seconds, self.lease_seconds = place_seconds, stall_seconds, lease_seconds
         self.sent_bytes = 0  # of files, since this process began
         self._least_bytes_per_second = least_bytes_per_second
         self._turns = _InTurn()
         self._places = _InTurn()
         self._files = 0  # that hold a place
+        self._leases: dict[Lease, None] = {}  # of them, the oldest first
         self._timer: asyncio.TimerHandle | None = None
+        self._due: asyncio.TimerHandle | None = None  # when the oldest has had its place for long enough
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -72,20 +76,41 @@ class Uplink:
         """For one file while it is sent; waited for without end, unless that is cancelled."""
         if self.bytes_per_second is None or self._files < self.most_files:
             self._files += 1
-            return Lease(self)
+            return self._lease()
         free = self._places.join(address)
+        self._pass_on()
         try:
             await free
         except asyncio.CancelledError:
             if free.done() and not free.cancelled():
-                self.leave()
+                self._let_in()
             raise
-        return Lease(self)
+        return self._lease()
 
-    def leave(self) -> None:
+    def leave(self, lease: "Lease") -> None:
         """A place has become free: it goes to whoever waits longest, of the address whose turn it is."""
+        del self._leases[lease]
+        self._let_in()
+
+    def _lease(self) -> "Lease":
+        lease = Lease(self, asyncio.get_running_loop().time() + self.lease_seconds)
+        self._leases[lease] = None
+        return lease
+
+    def _let_in(self) -> None:
         if self._places.next() is None:
             self._files -= 1
+
+    def _pass_on(self) -> None:
+        """Whoever has had a place for long enough goes on without it, where somebody waits: slow readers of large
+        files would keep all others from it."""
+        loop = asyncio.get_running_loop()
+        while self._places and self._leases and (oldest := next(iter(self._leases))).until <= loop.time():
+            oldest.give_up()
+        if self._due is not None:
+            self._due.cancel()
+        waited_for = self._places and self._leases
+        self._due = loop.call_at(next(iter(self._leases)).until, self._pass_on) if waited_for else None
 
     def _let_go(self) -> None:
         line = self._line
@@ -100,11 +125,13 @@ class Uplink:
 
 
 class Lease:
-    """Of a place: what a file on its way holds, until its end, or while its reader takes nothing."""
+    """Of a place: what a file on its way holds, until its end, or until its reader takes nothing, or for so long that
+    it is others' turn."""
 
-    def __init__(self, uplink: Uplink) -> None:
+    def __init__(self, uplink: Uplink, until: float) -> None:
+        """`until`: when it goes to others who wait, by the loop's clock."""
         self._uplink: Uplink | None = uplink
-        self._stall_seconds = uplink.stall_seconds
+        self._stall_seconds, self.until = uplink.stall_seconds, until
 
     def __enter__(self) -> "Lease":
         return self
@@ -123,8 +150,8 @@ class Lease:
 
     def give_up(self) -> None:
         if self._uplink is not None:
-            self._uplink.leave()
-            self._uplink = None
+            uplink, self._uplink = self._uplink, None
+            uplink.leave(self)
 
 
 class _InTurn:

@@ -177,6 +177,23 @@ async def test_many_that_gave_up_waiting_hold_nobody_up() -> None:
         assert time.process_time() - began < 1  # to look at each again for each took 6 s
 
 
+async def test_who_has_had_a_place_for_long_goes_on_without_it_where_somebody_waits() -> None:
+    uplink = Uplink(1.0, lease_seconds=0.3)
+    with await uplink.place("slow"), await uplink.place("slow"):
+        began = time.monotonic()
+        first = await asyncio.wait_for(uplink.place("a"), 5)
+        assert 0.2 < time.monotonic() - began < 1
+        second = await asyncio.wait_for(uplink.place("b"), 5)
+        await asyncio.sleep(0.4)  # nobody waits: both keep theirs
+        async with asyncio.timeout(0.2):
+            third = await uplink.place("c")
+        for each in (first, second, third):
+            each.give_up()
+    assert [(await asyncio.wait_for(uplink.place("d"), 0.1)) is not None for _ in range(2)] == [True, True]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(uplink.place("d"), 0.1)
+
+
 async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> None:
     uplink = Uplink(1.0)
     with await uplink.place("a"):
