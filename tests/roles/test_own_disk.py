@@ -17,6 +17,7 @@ from node.rollouts.store import MAX_FILE_BYTES, RolloutStore
 from node.verdicts import Check, Rejected
 from tests.roles.network import Build, Network, Part
 from tests.roles.stage import until
+from tests.shards.checkpoints import flip
 
 
 def spoil_rollouts(part: Part, commitment: Digest, network: Network, store: RolloutStore | None = None) -> bytes:
@@ -63,8 +64,7 @@ async def test_a_file_that_changes_after_it_was_taken_is_not_handed_out_and_is_h
     path = intake.store.path(commitment)
     good = path.read_bytes()
 
-    path.chmod(0o644)
-    path.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    flip(path)
     await worker.stop()
     other = await network.validator(1)
     await other.member.sync()
