@@ -33,7 +33,7 @@ def four_chunks(folder: Path) -> Path:
 
 
 def flip(path: Path, place: int = 5) -> None:
-    """Changes a bit of the byte at `place`, later than what was written last: the clock of files goes by milliseconds."""
+    """Changes a bit of the byte at `place`, and the file's time, whose clock ticks only every few milliseconds."""
     path.chmod(0o644)
     before = path.stat()
     with path.open("r+b") as file:
