@@ -95,6 +95,8 @@ class Uplink:
     def _lease(self) -> "Lease":
         lease = Lease(self, asyncio.get_running_loop().time() + self.lease_seconds)
         self._leases[lease] = None
+        if self._due is None:
+            self._pass_on()
         return lease
 
     def _let_in(self) -> None:

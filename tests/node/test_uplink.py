@@ -194,6 +194,15 @@ async def test_who_has_had_a_place_for_long_goes_on_without_it_where_somebody_wa
         await asyncio.wait_for(uplink.place("d"), 0.1)
 
 
+async def test_who_still_waits_when_every_place_has_just_passed_on_has_the_next_turn() -> None:
+    uplink = Uplink(1.0, lease_seconds=0.2)
+    with await uplink.place("slow"), await uplink.place("slow"):
+        async with asyncio.timeout(5):
+            leases = await asyncio.gather(*(uplink.place(address) for address in "abc"))
+        for each in leases:
+            each.give_up()
+
+
 async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> None:
     uplink = Uplink(1.0)
     with await uplink.place("a"):
