@@ -24,8 +24,9 @@ from node.progress import Progress
 from node.record import Record
 from node.roles.gas import paying_gas
 from node.roles.lending import lending
-from node.roles.member import MAX_PAUSE_SECONDS, Member
+from node.roles.member import Member
 from node.roles.presence import present
+from node.roles.weights import MAX_PAUSE_SECONDS
 from node.runspec import RunSpec
 from node.shards.patch_route import add_patch_route
 from node.shards.room import is_news
@@ -134,9 +135,9 @@ async def first_weights(member: Member) -> Path | None:
     waited = False
     while not member.record.is_over:
         await member.sync()
-        for version in await member.listed(member.to_start_with):
+        for version in await member.weights.listed(member.versions.to_start_with):
             try:
-                return await member.weights(version)
+                return await member.weights.folder(version)
             except SpecMismatch:
                 continue  # which was said
             except NotFound as error:

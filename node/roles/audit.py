@@ -207,9 +207,9 @@ class Auditor:
         """Swaps in the weights of `version` where they are here: waiting for them would hold up every other audit."""
         if self.loaded == version:
             return
-        if await asyncio.to_thread(self.member.held, version) is None:
+        if await asyncio.to_thread(self.member.versions.held, version) is None:
             raise NotFound(f"the weights of version {version} are not here yet")
-        folder = await self.member.weights(version)
+        folder = await self.member.weights.folder(version)
         self.loaded = None
         with Progress("loading weights", "", self.member.clock, version=version) as progress:
             await on_model_thread(self.engine.load, folder)

@@ -76,7 +76,7 @@ class Loading:
 
     async def _weights(self, version: Version) -> Path:
         """The folder that is really loaded for `version`."""
-        return await asyncio.to_thread(self.work.weights, await self.member.weights(version))
+        return await asyncio.to_thread(self.work.weights, await self.member.weights.folder(version))
 
     def _patched(self, weights: Path, changes: list[Change]) -> bool:
         try:

@@ -20,7 +20,7 @@ class Relay:
                 "this key is not an approved relay of the run: the owner approves it with `intellect-node run approve`",
                 relay=self.member.account,
             )
-        async with self.member.following_weights():
+        async with self.member.weights.following():
             while True:
                 await self.member.wait()
                 await self.member.sync()

@@ -109,7 +109,7 @@ class Trainer:
             report = await on_model_thread(self.learner.step, batch, progress)
         self._log(report, batch, progress)
         await self._publish_step()
-        await self.member.evict()
+        await self.member.weights.evict()
         await self.accepted.intake.prune()
         return True
 

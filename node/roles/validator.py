@@ -75,7 +75,7 @@ class Validator:
     async def run(self) -> None:
         """Validates until the run has ended and every submission is final."""
         await self.member.synced()
-        async with self.member.following_weights():
+        async with self.member.weights.following():
             self.member.hearsay = hearsay = Hearsay(self.casebook.validators)
             work = (self._watch(), self._close(), self._listen(hearsay), self.examiner.run())
             loops = [asyncio.create_task(loop) for loop in work]
@@ -92,7 +92,7 @@ class Validator:
             await self.member.sync()
             self.presence.note(self.member.record.head.time, self.member.run.params.windows.available)
             open_submissions = self.member.record.open_submissions()
-            self.member.wanted = {submission.made.version for submission in open_submissions}
+            self.member.versions.wanted = {submission.made.version for submission in open_submissions}
             for submission in open_submissions:
                 await self._attend_guarded(submission)
             self._tidy()

@@ -82,7 +82,7 @@ class Worker:
             ConfigError: the node key cannot pay gas.
         """
         await self.member.finish_earlier()
-        async with self.member.following_weights():
+        async with self.member.weights.following():
             try:
                 await self._work()
             except OutOfStake:
@@ -165,7 +165,7 @@ class Worker:
         """The slot after `assignment`, where it can be known already and will be wanted."""
         if len(self._open()) + 1 >= self.member.run.params.max_open or self.member.record.ended is not None:
             return None
-        if await asyncio.to_thread(self.member.newest_held) != assignment.version:
+        if await asyncio.to_thread(self.member.versions.newest_held) != assignment.version:
             return None
         return await self._assignment(assignment.version, assignment.slot + 1)
 
@@ -184,7 +184,7 @@ class Worker:
             if assignment is None or assignment == ahead:
                 return assignment
         await self.pipeline.drop_ahead()
-        held = await asyncio.to_thread(member.newest_held)
+        held = await asyncio.to_thread(member.versions.newest_held)
         if held is None or held < first:
             return None  # the chain takes nothing for a version before one that this node has committed in
         return await self._assignment(held)
@@ -231,12 +231,12 @@ class Worker:
             warn("engine failed, trying again", reason=error)
             return
         version, member = assignment.version, self.member
-        if version in self.ran or not (self.ran or member.has_other(version)):
+        if version in self.ran or not (self.ran or member.versions.has_other(version)):
             raise EngineError(
                 f"{self.maker.engine.name} failed {self.failures} times in a row ({error}). Nothing was committed. "
                 "Free memory or choose fewer --threads, and start again: it goes on where it stopped."
             ) from error
-        member.refuse(version, error)
+        member.versions.refuse(version, error)
         self.failures = 0
 
     async def _submit(self, work: Work) -> bool:

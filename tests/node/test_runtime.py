@@ -194,7 +194,7 @@ async def test_a_start_does_not_wait_for_the_newest_version_when_an_older_one_is
 
     folder = await first_weights(validator.member)
 
-    assert folder == validator.member.held(Version(0))
+    assert folder == validator.member.versions.held(Version(0))
     assert validator.member.record.latest == 1
 
 

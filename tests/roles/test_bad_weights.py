@@ -69,7 +69,7 @@ async def test_everybody_goes_on_with_the_version_before_when_one_is_no_model_of
     await publish(network, SPOILT[what])
     for part in parts:
         part.go()
-    await until(lambda: all(1 in part.member.refused for part in parts), "the others have refused it")
+    await until(lambda: all(1 in part.member.versions.refused for part in parts), "the others have refused it")
 
     (submission,) = await network.committed()
 
@@ -87,7 +87,7 @@ async def test_a_version_that_claims_a_whole_disk_is_refused_and_takes_nothing(b
     claim = Manifest((FileEntry("a", chunks * CHUNK_BYTES, (bytes(32),) * chunks),), ())
     await origin.member.ledger.publish_checkpoint(network.run, Version(1), origin.member.checkpoints.begin(claim))
 
-    await until(lambda: all(1 in part.member.refused for part in (validator, worker)), "both have refused it")
+    await until(lambda: all(1 in part.member.versions.refused for part in (validator, worker)), "both have refused it")
 
     assert not any(list((part.member.state.checkpoints / "partial").iterdir()) for part in (validator, worker))
     assert not validator.finished and not worker.finished
@@ -101,13 +101,13 @@ async def test_what_came_of_versions_that_were_never_whole_is_deleted_before_ano
         member.checkpoints.begin(never[version])
         await network.connect(TRAINER).publish_checkpoint(network.run, Version(version), never[version].root)
     await member.sync()
-    fetching = asyncio.create_task(member.weights(Version(7)))
+    fetching = asyncio.create_task(member.weights.folder(Version(7)))
     partial = member.state.checkpoints / "partial"
 
     left = {never[v].root.hex() for v in range(3, 8)}
     await until(lambda: {path.name for path in partial.iterdir() if path.is_dir()} == left, "versions 1 and 2 are gone")
 
-    assert member.held(Version(0)) is not None
+    assert member.versions.held(Version(0)) is not None
     fetching.cancel()
     await asyncio.gather(fetching, return_exceptions=True)
 
@@ -125,8 +125,8 @@ async def test_a_node_starts_with_an_older_version_when_the_newest_on_its_disk_i
     assert bad is not None
     await member.downloader.fetch(bad)
 
-    assert await first_weights(member) == member.held(Version(0))
-    assert await first_weights(member) == member.held(Version(0))
+    assert await first_weights(member) == member.versions.held(Version(0))
+    assert await first_weights(member) == member.versions.held(Version(0))
     assert caplog.text.count("weights refused") == 1
 
 
@@ -135,7 +135,7 @@ async def test_a_newcomer_starts_with_version_0_when_the_newest_is_no_model(buil
     await publish(network, SPOILT["no config"])
     member = (await network.validator(weights=False)).member
 
-    assert await first_weights(member) == member.held(Version(0))
+    assert await first_weights(member) == member.versions.held(Version(0))
 
 
 async def test_weights_that_this_disk_changed_are_fetched_again_instead_of_refused(build: Build) -> None:
@@ -143,7 +143,7 @@ async def test_weights_that_this_disk_changed_are_fetched_again_instead_of_refus
     await network.part(TRAINER, lambda member: (Relay(member), None))
     member = (await network.validator()).member
     await member.sync()
-    folder = member.held(Version(0))
+    folder = member.versions.held(Version(0))
     assert folder is not None
     (folder / "config.json").chmod(0o644)
     (folder / "config.json").write_text("{")
@@ -151,7 +151,7 @@ async def test_weights_that_this_disk_changed_are_fetched_again_instead_of_refus
     again = await first_weights(member)
 
     assert again is not None and (again / "config.json").read_bytes() == (network.base / "config.json").read_bytes()
-    assert not member.refused
+    assert not member.versions.refused
 
 
 class Picky(Engineered):
@@ -173,14 +173,14 @@ async def test_a_worker_goes_on_with_the_version_before_when_its_engine_fails_on
     await publish(network, replace_by("README.md", "another root"))
     worker = await network.worker(engine=engine)
     await worker.member.sync()
-    engine.bad = await worker.member.weights(Version(1))
+    engine.bad = await worker.member.weights.folder(Version(1))
     worker.go()
 
     (submission,) = await network.committed()
 
     assert submission.made.version == 0
-    assert engine.loads == [engine.bad] * 3 + [worker.member.held(Version(0))]
-    assert 1 in worker.member.refused and 1 not in validator.member.refused
+    assert engine.loads == [engine.bad] * 3 + [worker.member.versions.held(Version(0))]
+    assert 1 in worker.member.versions.refused and 1 not in validator.member.versions.refused
 
 
 async def test_a_worker_gives_up_when_its_engine_fails_on_what_it_had_run(build: Build) -> None:
@@ -205,4 +205,4 @@ async def test_a_worker_gives_up_when_its_engine_runs_no_open_version(build: Bui
 
     with pytest.raises(EngineError, match="3 times in a row"):
         await worker.task  # type: ignore[misc]
-    assert 1 in worker.member.refused and 0 not in worker.member.refused
+    assert 1 in worker.member.versions.refused and 0 not in worker.member.versions.refused

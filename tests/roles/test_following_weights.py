@@ -29,11 +29,11 @@ async def test_a_node_gets_the_weights_when_others_announce_what_is_no_address(b
     await (await network.worker()).member.ledger.set_endpoint(url)
     await node.member.sync()
 
-    async with node.member.following_weights():
+    async with node.member.weights.following():
         await until(lambda: all(each.last_error for each in asked(node)) and bool(asked(node)), "those were asked")
         await network.trainer()  # has the weights, and announces where
         await node.member.sync()
-        await until(lambda: node.member.held(Version(0)) is not None, "the weights")
+        await until(lambda: node.member.versions.held(Version(0)) is not None, "the weights")
 
 
 async def test_the_block_ends_with_the_error_when_following_fails(build: Build) -> None:
@@ -45,7 +45,7 @@ async def test_the_block_ends_with_the_error_when_following_fails(build: Build) 
     member.clock = Broken()
 
     with pytest.raises(RuntimeError, match="a bug"):
-        async with member.following_weights():
+        async with member.weights.following():
             await asyncio.Event().wait()
 
 
@@ -53,7 +53,7 @@ async def test_an_error_of_the_block_is_that_error(build: Build) -> None:
     member = (await (await build(validators=1)).validator()).member
 
     with pytest.raises(LookupError, match="of the block"):
-        async with member.following_weights():
+        async with member.weights.following():
             raise LookupError("of the block")
 
 
@@ -73,7 +73,7 @@ async def test_a_quota_that_holds_one_version_alone_is_warned_about_once(
     network.settings = {"sharing": Sharing(quota_bytes=one + one // 2)}
     node = await network.validator(0)
 
-    async with node.member.following_weights():
+    async with node.member.weights.following():
         await until(lambda: any("the quota" in said for said in unheard(caplog)), "it is said")
         since = node.member.clock.monotonic()
         await until(lambda: node.member.clock.monotonic() - since > 30, "some tries more")
@@ -105,8 +105,8 @@ async def test_a_download_is_dropped_when_the_run_has_gone_past_its_version(
         return [each.fields["version"] for each in caplog.records if "dropped" in each.getMessage()]  # type: ignore[attr-defined]
 
     await publish(range(1, 2))  # which nobody has
-    async with member.following_weights():
-        await until(lambda: any("Member.weights" in repr(task) for task in asyncio.all_tasks()), "it is asked for")
+    async with member.weights.following():
+        await until(lambda: any("Weights.folder" in repr(task) for task in asyncio.all_tasks()), "it is asked for")
         await publish(range(2, past + 1))
         assert dropped() == []  # work could still go on with it
         await network.pass_time(network.spec.windows.grace + 1)

@@ -69,7 +69,7 @@ async def hold(loading: Loading, version: int) -> None:
 async def fresh(loading: Loading, version: int) -> str:
     """The digest of the weights of `version`, as an engine that has loaded them has it."""
     engine = Noted(loading.engine._policy)  # type: ignore[attr-defined]
-    engine.load(await loading.member.weights(Version(version)))
+    engine.load(await loading.member.weights.folder(Version(version)))
     return engine.weights_digest()
 
 

@@ -111,7 +111,7 @@ async def test_weights_that_the_disk_changed_under_a_running_validator_accuse_no
 ) -> None:
     network = await build(validators=1)
     validator = await network.validator()
-    folder = validator.member.held(Version(0))
+    folder = validator.member.versions.held(Version(0))
     assert folder is not None
     weights = next(folder.glob("*.safetensors"))
     good = weights.read_bytes()
@@ -259,7 +259,7 @@ async def test_housekeeping_that_the_disk_refuses_is_said_and_ends_nothing(
     rollouts.parent.mkdir(parents=True, exist_ok=True)
     rollouts.write_bytes(b"a file, not a folder")
 
-    await validator.member.evict()
+    await validator.member.weights.evict()
     await validator.role.intake.prune()
 
     assert [line.getMessage() for line in caplog.records if "trying again later" in line.getMessage()] == [
@@ -287,8 +287,8 @@ async def test_a_checkpoint_that_the_disk_cannot_read_ends_no_role_and_is_fetche
     await again.member.sync()
     folder = unreadable(again)
 
-    async with again.member.following_weights():
-        await until(lambda: again.member.held(Version(0)) == folder)
+    async with again.member.weights.following():
+        await until(lambda: again.member.versions.held(Version(0)) == folder)
 
 
 async def test_a_store_that_the_disk_refuses_to_look_at_ends_no_role(
@@ -305,8 +305,8 @@ async def test_a_store_that_the_disk_refuses_to_look_at_ends_no_role(
     staging.write_bytes(b"")  # so that what is damaged cannot be removed either
 
     starting = asyncio.create_task(first_weights(again.member))
-    async with again.member.following_weights():
+    async with again.member.weights.following():
         await until(lambda: sum("cannot be looked at" in each.getMessage() for each in caplog.records) > 1)
         staging.unlink()
-        await until(lambda: again.member.held(Version(0)) == folder)
+        await until(lambda: again.member.versions.held(Version(0)) == folder)
     assert await starting == folder

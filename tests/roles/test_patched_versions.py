@@ -53,12 +53,12 @@ async def test_a_version_reaches_who_has_the_one_before_as_a_patch_and_goes_on_f
     network = await build(validators=1, spec=spec.model_copy(update={"max_steps": 2}))
     trainer = (await network.trainer(slow_learner(network))).go()
     relay = (await network.relay()).go()
-    await until(lambda: relay.member.held(Version(0)) is not None, "version 0 at the relay")
+    await until(lambda: relay.member.versions.held(Version(0)) is not None, "version 0 at the relay")
     caplog.clear()
 
     root = await train_once(network, trainer)
 
-    await until(lambda: relay.member.held(Version(1)) is not None, "version 1 at the relay")
+    await until(lambda: relay.member.versions.held(Version(1)) is not None, "version 1 at the relay")
     await until(lambda: bool(fetched(caplog)), "the line about it")
     made = events(caplog, "patch made")[0]
     span = Span(trainer.member.record.checkpoints[0].manifest_root, root)
@@ -67,7 +67,7 @@ async def test_a_version_reaches_who_has_the_one_before_as_a_patch_and_goes_on_f
     index = relay.member.patching.index
     await until(lambda: index.find(span) is not None, "the relay's word for the patch, after its last chunk is written")
     assert index.find(span) == trainer.member.patching.index.find(span)
-    await relay.member.evict()
+    await relay.member.weights.evict()
     assert relay.member.checkpoints.complete(relay.member.patching.index.find(span) or root) is not None
 
 

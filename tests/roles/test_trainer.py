@@ -293,4 +293,6 @@ async def test_a_trainer_stays_until_a_relay_has_the_last_version_and_the_relay_
     assert held(relay, published(network)[0])
     late = await network.validator(weights=False)
     await late.member.sync()
-    assert await late.member.weights(Version(0)) == await asyncio.to_thread(late.member.held, Version(0))
+    assert await late.member.weights.folder(Version(0)) == await asyncio.to_thread(
+        late.member.versions.held, Version(0)
+    )

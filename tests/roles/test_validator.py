@@ -155,7 +155,7 @@ async def test_nothing_is_signed_of_the_audit_while_the_weights_are_missing(buil
 
     case = network.case(validator, commitment)
     assert (list(case.haves), case.no_faults, case.faults) == ([validator.member.account], {}, {})
-    assert validator.member.wanted == {0}
+    assert validator.member.versions.wanted == {0}
 
     await asyncio.to_thread(validator.member.checkpoints.add, network.base)
     await until(lambda: validator.member.account in case.no_faults)

@@ -16,7 +16,7 @@ async def test_memory_of_a_submission_is_given_back_when_it_is_final(build: Buil
         role = part.role
         await until(lambda role=role: not role.casebook.cases)  # type: ignore[misc]
         assert not (role.auditor.draws or role.auditor.cheap_verdicts or role.auditor.judged or role.auditor.clean)
-        assert not (role.examiner.known() or role.closer.known() or role.inquired or part.member.wanted)
+        assert not (role.examiner.known() or role.closer.known() or role.inquired or part.member.versions.wanted)
         assert len(await part.mailbox.verdicts(commitment)) == 4  # from the disk: others may still ask
         assert not role.casebook.cases
 

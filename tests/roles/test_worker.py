@@ -289,7 +289,7 @@ async def test_a_worker_fetches_the_weights_from_its_peers_when_it_has_none(buil
     worker = (await network.worker(weights=False)).go()
 
     assert len(await network.committed()) == 1
-    assert await asyncio.to_thread(worker.member.newest_held) == 0
+    assert await asyncio.to_thread(worker.member.versions.newest_held) == 0
 
 
 async def test_a_worker_whose_stake_is_locked_says_so_once_tries_ever_less_and_goes_on_when_it_is_free(
