@@ -200,7 +200,10 @@ async def test_a_worker_gives_up_when_its_engine_fails_on_what_it_had_run(build:
 async def test_a_worker_gives_up_when_its_engine_runs_no_open_version(build: Build) -> None:
     network = await build(validators=1)
     await publish(network, replace_by("README.md", "another root"))
-    worker = (await network.worker(engine=network.engine(failures=99))).go()
+    worker = await network.worker(engine=network.engine(failures=99))
+    await worker.member.sync()
+    await worker.member.weights.folder(Version(1))  # both are here, so that it is known which is tried first
+    worker.go()
     await until(lambda: worker.finished)
 
     with pytest.raises(EngineError, match="3 times in a row"):
