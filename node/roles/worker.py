@@ -26,7 +26,6 @@ from ledger.errors import (
 from ledger.journal import SlotTaken
 from node.errors import EngineError, NodeError, NotFound, SpecMismatch
 from node.log import event, warn
-from node.record import Submission
 from node.roles.claiming import claim_patiently
 from node.roles.gas import paying_gas
 from node.roles.handover import Handover
@@ -34,7 +33,7 @@ from node.roles.making import Maker, Work
 from node.roles.member import Member
 from node.roles.pauses import Pauses, put_off
 from node.roles.pipeline import Begun, Pipeline
-from node.roles.slots import assignment_of
+from node.roles.slots import Slots
 from node.rollouts.assignment import Assignment
 
 ENGINE_TRIES = 3  # in a row, before a worker gives up on its engine
@@ -64,13 +63,14 @@ class Worker:
     handover: Handover
     failures: int = 0  # of the engine, in a row
     ran: set[Version] = field(default_factory=set)  # of which the engine has made a slot
-    unsent: bool = True  # whether a finished file may lie here that was not committed
     refused: Pauses[Situation] = field(init=False)  # in which nothing could be submitted
     said: type[Exception] | None = None  # why, as it was last said
     pipeline: Pipeline = field(init=False)
+    slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.maker)
+        self.slots = Slots(self.member, self.maker, self.pipeline)
         self.refused = Pauses(self.member.clock)
 
     async def run(self) -> None:
@@ -100,15 +100,12 @@ class Worker:
                 await self.member.wait()
             await self.member.sync()
 
-    def _open(self) -> list[Submission]:
-        return [s for s in self.member.record.open_submissions() if s.made.node == self.member.account]
-
     def _finished(self) -> bool:
-        return self.member.record.ended is not None and not self._open() and not self.unsent
+        return self.member.record.ended is not None and not self.slots.open() and not self.slots.unsent
 
     async def _produce(self) -> bool:
         """Makes and submits the next slot; False where there is nothing to do now."""
-        assignment = None if self.refused.rests(self._situation()) else await self._next()
+        assignment = None if self.refused.rests(self._situation()) else await self.slots.next()
         if assignment is None:
             return False
         try:
@@ -136,7 +133,7 @@ class Worker:
         Raises: as `Maker.make`.
         """
         making = self.pipeline.take(assignment)
-        if self.pipeline.takes_more and (following := await self._following(assignment)) is not None:
+        if self.pipeline.takes_more and (following := await self.slots.after(assignment)) is not None:
             self.pipeline.begin_ahead(following)
         watching = asyncio.create_task(self._give_up_when_closed(making))
         try:
@@ -161,53 +158,8 @@ class Worker:
     def _why_closed(self) -> str:
         return "the version is no longer open" if self.member.record.ended is None else "the run has ended"
 
-    async def _following(self, assignment: Assignment) -> Assignment | None:
-        """The slot after `assignment`, where it can be known already and will be wanted."""
-        if len(self._open()) + 1 >= self.member.run.params.max_open or self.member.record.ended is not None:
-            return None
-        if await asyncio.to_thread(self.member.versions.newest_held) != assignment.version:
-            return None
-        return await self._assignment(assignment.version, assignment.slot + 1)
-
-    async def _next(self) -> Assignment | None:
-        """What to make next, or None where nothing can be made now."""
-        record, member = self.member.record, self.member
-        if len(self._open()) >= member.run.params.max_open:
-            return None
-        first = max((version for version, node in record.commits if node == member.account), default=Version(0))
-        finished = await self._finished_before(first) if self.unsent else None
-        if finished is not None or record.ended is not None:
-            return finished
-        ahead = self.pipeline.ahead
-        if ahead is not None and record.is_open(ahead.version):
-            assignment = await self._assignment(ahead.version)
-            if assignment is None or assignment == ahead:
-                return assignment
-        await self.pipeline.drop_ahead()
-        held = await asyncio.to_thread(member.versions.newest_held)
-        if held is None or held < first:
-            return None  # the chain takes nothing for a version before one that this node has committed in
-        return await self._assignment(held)
-
-    async def _finished_before(self, first: Version) -> Assignment | None:
-        """Of which assignment a file lies here that a killed process, or a chain out of reach, kept from the chain.
-
-        The oldest from version `first` on: once something newer is committed, the chain takes it no more.
-        """
-        record = self.member.record
-        for version in map(Version, range(first, len(record.checkpoints))):
-            if record.is_open(version):
-                assignment = await self._assignment(version)
-                if assignment is not None and await asyncio.to_thread(self.maker.has_made, assignment):
-                    return assignment
-        self.unsent = False
-        return None
-
-    async def _assignment(self, version: Version, slot: int | None = None) -> Assignment | None:
-        return await assignment_of(self.member, version, slot)
-
     def _situation(self) -> Situation:
-        return self.member.record.latest, frozenset(s.made.commitment for s in self._open())
+        return self.member.record.latest, frozenset(s.made.commitment for s in self.slots.open())
 
     def _rest(self, what: str, error: Exception, **which: int) -> None:
         """What was refused is tried again when the chain has changed, else later each time; it is said when it is
@@ -249,10 +201,10 @@ class Worker:
         except LOOK_AGAIN as error:
             twin = isinstance(error, AlreadySubmitted)
             self._rest(TWIN if twin else "not submitted, looking again", error, slot=what.slot)
-            self.unsent = not isinstance(error, SlotTaken)  # which will be taken for ever
+            self.slots.unsent = not isinstance(error, SlotTaken)  # which will be taken for ever
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:
-            if not self._open():  # what is open may yet free its stake
+            if not self.slots.open():  # what is open may yet free its stake
                 raise OutOfStake(_out_of_stake(self.member.account, error)) from error
             self._rest("not submitted, waiting for open submissions", error, slot=what.slot)
             return False
@@ -269,7 +221,7 @@ class Worker:
 
     async def _hand_over(self) -> None:
         """Hands over every own open file that this process has not: also those of a crash, or of a slow chain."""
-        for submission in self._open():
+        for submission in self.slots.open():
             if submission.made.commitment not in self.handover.started:
                 self.handover.start(submission.made.commitment, await self._file(submission.made))
 

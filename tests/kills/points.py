@@ -30,7 +30,7 @@ WORKER = (
     Point("join", "allocation signed, not sent", PUSH, BEFORE, "what='allocate'"),
     Point("join", "allocation sent, not seen mined", PUSH, AFTER, "what='allocate'"),
     Point("join", "endpoint sent, not seen mined", PUSH, AFTER, "what='setEndpoint'"),
-    Point("join", "assignment read", "node.roles.worker:Worker._assignment", AFTER),
+    Point("join", "slot begun, no token generated", "node.roles.making:Maker.make", BEFORE),
     Point("join", "first tokens generated", "node.engines.scripted:ScriptedEngine._sample", AFTER),
     Point("join", "all generated, no file", "node.rollouts.store:RolloutStore.put", BEFORE),
     Point("join", "file written, not in its place", "pathlib:Path.replace", BEFORE, ".rollouts"),
