@@ -4,12 +4,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from node.transport import Uplink, make_app, send_file, serve
+from node.transport.uplink import CATCH_UP_SECONDS, LEAST_PIECE_BYTES, PIECE_SECONDS
+from tests.roles.stage import until
 
 FILE_BYTES = 4 << 20
 
@@ -70,34 +73,49 @@ async def reading(*readers: Reader) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def received_by(readers: list[Reader], seconds: float) -> tuple[list[int], float]:
-    """Bytes that each got, and how long that took in truth."""
-    before, began = [reader.received for reader in readers], time.monotonic()
-    await asyncio.sleep(seconds)
-    return [reader.received - was for reader, was in zip(readers, before, strict=True)], time.monotonic() - began
+async def moments(seconds: float) -> list[float]:
+    """How long each of the next ones took, of a hundredth of a second: some are long where others use the machine."""
+    times = [time.monotonic()]
+    while times[-1] < times[0] + seconds:
+        await asyncio.sleep(0.01)
+        times.append(time.monotonic())
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def owed_seconds(took: list[float]) -> float:
+    """Of how many the uplink has to make use: no more than a moment is made up for."""
+    return sum(min(each, CATCH_UP_SECONDS) for each in took)
+
+
+def long_ones(took: list[float], seconds: float) -> list[float]:
+    """What is made up for after one of these goes to who waits just then, who may be one alone."""
+    return [each for each in took if each > seconds]
 
 
 @pytest.mark.parametrize(("rate", "count"), [(4_000_000, 3), (60_000_000, 8)])
 async def test_all_connections_together_get_what_the_limit_permits(tmp_path: Path, rate: int, count: int) -> None:
+    began = time.monotonic()
     async with serving_file(tmp_path, Uplink(rate)) as port:
         readers = [Reader(port) for _ in range(count)]
         async with reading(*readers):
-            await asyncio.sleep(0.3)
-            counts, seconds = await received_by(readers, 1.0)
+            owed = owed_seconds(await moments(1.2))
+            counts = [reader.received for reader in readers]
 
-    assert sum(counts) / seconds == pytest.approx(rate, rel=0.04)
+    most = rate * (time.monotonic() - began + CATCH_UP_SECONDS + PIECE_SECONDS)
+    assert 0.96 * rate * owed < sum(counts) < most
     assert min(counts) > 0.8 * sum(counts) / count
 
 
 async def test_an_address_gets_no_more_for_many_connections_than_another_for_one(tmp_path: Path) -> None:
-    async with serving_file(tmp_path, Uplink(8_000_000)) as port:
+    rate = 1e6
+    async with serving_file(tmp_path, Uplink(rate, least_bytes_per_second=rate / 20)) as port:
         many = [Reader(port, "127.0.0.2") for _ in range(9)]
         one = Reader(port, "127.0.0.3")
         async with reading(*many, one):
-            await asyncio.sleep(0.3)
-            counts, _ = await received_by([*many, one], 1.0)
+            lost = rate * sum(long_ones(await moments(1.2), LEAST_PIECE_BYTES / rate))
+            theirs = sum(each.received for each in many)
 
-    assert counts[-1] == pytest.approx(sum(counts[:-1]), rel=0.2)
+    assert abs(one.received - theirs) < 0.2 * theirs + lost
 
 
 async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
@@ -108,7 +126,7 @@ async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
         writer.write(b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert (await reader.read()).endswith(b"ok")
         writer.close()
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 3  # the first of these files takes 42 s
 
 
 async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told_to_go_elsewhere(
@@ -118,14 +136,13 @@ async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told
         serving_file(tmp_path, Uplink(500_000, place_seconds=0.2)) as port,  # five at 100 kB/s each
         reading(*(readers := [Reader(port) for _ in range(5)])),
     ):
-        await asyncio.sleep(0.3)
+        await until(lambda: all(reader.received for reader in readers))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         answer = await asyncio.wait_for(reader.read(), 5)
         writer.close()
     assert answer.startswith(b"HTTP/1.1 503")
     assert b"Retry-After: 1" in answer
-    assert all(reader.received for reader in readers)
 
 
 async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path) -> None:
@@ -148,19 +165,19 @@ async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path) -> None:
 
 async def test_nothing_is_held_back_when_there_is_no_limit(tmp_path: Path) -> None:
     async with serving_file(tmp_path, Uplink()) as port, reading(reader := Reader(port)):
-        counts, seconds = await received_by([reader], 0.3)
-    assert counts[0] / seconds > 100e6
+        owed = owed_seconds(await moments(0.3))
+    assert reader.received > 100e6 * owed
 
 
 async def test_who_gave_up_waiting_is_passed_over() -> None:
-    uplink = Uplink(1_000_000)
+    uplink, began = Uplink(1_000_000), time.monotonic()
     await uplink.turn("a", 200_000)  # 0.1 s may be made up for, so 0.1 s are left
     waiting = [asyncio.create_task(uplink.turn(address, 10_000)) for address in ("a", "b", "c")]
     await asyncio.sleep(0)
     waiting[1].cancel()
-    began = time.monotonic()
-    await asyncio.gather(waiting[0], waiting[2])
-    assert 0.05 < time.monotonic() - began < 0.5
+    async with asyncio.timeout(5):
+        await asyncio.gather(waiting[0], waiting[2])
+    assert time.monotonic() - began > 0.1
 
 
 async def test_many_that_gave_up_waiting_hold_nobody_up() -> None:
@@ -178,11 +195,10 @@ async def test_many_that_gave_up_waiting_hold_nobody_up() -> None:
 
 
 async def test_who_has_had_a_place_for_long_goes_on_without_it_where_somebody_waits() -> None:
-    uplink = Uplink(1.0, lease_seconds=0.3)
+    uplink, began = Uplink(1.0, lease_seconds=0.3), time.monotonic()
     with await uplink.place("slow"), await uplink.place("slow"):
-        began = time.monotonic()
         first = await asyncio.wait_for(uplink.place("a"), 5)
-        assert 0.2 < time.monotonic() - began < 1
+        assert time.monotonic() - began >= 0.3
         second = await asyncio.wait_for(uplink.place("b"), 5)
         await asyncio.sleep(0.4)  # nobody waits: both keep theirs
         async with asyncio.timeout(0.2):
@@ -191,7 +207,8 @@ async def test_who_has_had_a_place_for_long_goes_on_without_it_where_somebody_wa
             each.give_up()
     assert [(await asyncio.wait_for(uplink.place("d"), 0.1)) is not None for _ in range(2)] == [True, True]
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(uplink.place("d"), 0.1)
+        async with asyncio.timeout(0):
+            await uplink.place("d")
 
 
 async def test_who_still_waits_when_every_place_has_just_passed_on_has_the_next_turn() -> None:
@@ -226,11 +243,11 @@ async def test_who_asks_for_much_at_a_time_gets_no_more_than_who_asks_for_little
             await uplink.turn(address, size)
             given[address] += size
 
-    tasks = [asyncio.create_task(take(*each)) for each in (("much", 1 << 20), ("little", 40_000))]
-    await asyncio.sleep(1.2)
+    tasks = [asyncio.create_task(take(*each)) for each in (("much", 1 << 20), ("little", 400_000))]
+    lost = long_ones(await moments(1.2), 400_000 / 8_000_000)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert abs(given["much"] - given["little"]) <= 2 << 20  # the one that goes on, and the one before it
-    assert given["little"] > 2_000_000
+    # The one that goes on, the one before it, and one for each time that "little" came too late for its turn
+    assert abs(given["much"] - given["little"]) <= (2 + len(lost)) << 20
