@@ -12,37 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from node.errors import ConfigError, Malformed, NotFound
+from node.errors import ConfigError, NotFound
 from node.p2p.launching import launched
-from node.p2p.limits import MAX_ASKS, MAX_REQUESTS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
+from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
 from node.p2p.link import Nobody
 from node.p2p.listening import listening
-from node.p2p.messages import (
-    BUSY,
-    HEAD,
-    MAX_HEAD_BYTES,
-    ORDERS,
-    REPORTS,
-    Ask,
-    Asked,
-    Ready,
-    Reply,
-    Start,
-    decode,
-    encode,
-    sizes,
-)
 from node.p2p.protocols import CONTENT
 from node.p2p.sidecar import Sidecar
 from tests.p2p.parts import secret, until
-from tests.p2p.sidecars import LARGE, Ear, introduced, sidecars
-
-
-def body_of(frame: bytes) -> tuple[bytes, bytes]:
-    head, body = sizes(frame[: HEAD.size])
-    rest = frame[HEAD.size :]
-    assert len(rest) == head + body
-    return rest[:head], rest[head:]
+from tests.p2p.sidecars import LARGE, introduced, sidecars
 
 
 def is_running(pid: int) -> bool:
@@ -51,41 +29,6 @@ def is_running(pid: int) -> bool:
 
 def environment_of(pid: int | None) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
-
-
-def test_what_the_node_and_its_process_tell_each_other_reads_back() -> None:
-    ask = Ask(1, "a", "/x/1", 10, 500, b"\x00\xff")
-
-    assert decode(ORDERS, *body_of(encode(ask))) == ask
-
-
-@pytest.mark.parametrize(
-    ("head", "body"),
-    [
-        (b"", b""),
-        (b"[]", b""),
-        (b"null", b""),
-        (b'{"kind": "Ask"}', b""),
-        (b'{"kind": "Start", "allow_private": true}', b""),  # an order, not a report
-        (b'{"kind": "Ready", "peer": "a"}', b"a body"),
-        (b'{"kind": "Ready", "peer": 1}', b""),
-        (b'{"kind": "Failed", "number": true, "reason": "a"}', b""),
-        (b'{"kind": "Failed", "number": "1", "reason": "a"}', b""),
-        (b'{"kind": "Ready", "peer": "a", "more": 1}', b""),
-        (b"[" * 10_000, b""),
-    ],
-)
-def test_a_frame_that_is_no_report_is_refused(head: bytes, body: bytes) -> None:
-    with pytest.raises(Malformed):
-        decode(REPORTS, head, body)
-
-
-def test_a_frame_over_a_limit_is_neither_sent_nor_read() -> None:
-    with pytest.raises(Malformed):
-        sizes(HEAD.pack(MAX_HEAD_BYTES + 1, 0))
-    with pytest.raises(Malformed):
-        encode(Asked(1, "a", CONTENT, bytes(2 << 20)))
-    assert decode(REPORTS, *body_of(encode(Ready("a")))) == Ready("a")
 
 
 @pytest.mark.slow
@@ -192,32 +135,6 @@ async def test_answers_that_are_ready_at_once_all_arrive(tmp_path: Path) -> None
         node.together.set()
 
         assert await asyncio.gather(*asked) == [LARGE] * len(asked)
-
-
-async def test_a_process_in_strange_hands_has_the_node_answer_only_so_many_questions_at_once(tmp_path: Path) -> None:
-    """The test speaks for the process: twenty questions of one peer, then one each of a hundred others."""
-    ours, theirs = socket.socketpair()
-    ear = Ear()
-    with listening("127.0.0.1", 0, True, secret(1)) as taken:
-        node = ear.sidecar = Sidecar(taken, tmp_path / "log", _listener=ear)
-        conversing = asyncio.create_task(node._converse(ours))
-        reader, writer = await asyncio.open_connection(sock=theirs)
-        for number, peer in enumerate(["one"] * 20 + [f"peer {n}" for n in range(100)]):
-            writer.write(encode(Asked(number, peer, CONTENT, b"never")))
-
-        assert isinstance(await order_from(reader), Start)
-        refused = [await order_from(reader) for _ in range(12 + 100 - (MAX_REQUESTS - 8))]
-
-        assert refused == [Reply(number, BUSY, b"") for number in (*range(8, 20), *range(20 + MAX_REQUESTS - 8, 120))]
-        assert len(ear.asked_for) == MAX_REQUESTS == 64
-        conversing.cancel()
-        writer.close()
-
-
-async def order_from(reader: asyncio.StreamReader) -> object:
-    head, body = sizes(await reader.readexactly(HEAD.size))
-    data = await reader.readexactly(head + body)
-    return decode(ORDERS, data[:head], data[head:])
 
 
 async def test_a_process_that_does_not_go_is_killed_though_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
