@@ -13,7 +13,7 @@ from node.p2p.content import PIECE_BYTES, Content, Kind, PieceSource, encode_ans
 from node.p2p.fetching import LEAST_BYTES_PER_SECOND, Fetcher
 from node.p2p.gossip import sized
 from node.p2p.identity import Statement, make_statement
-from node.p2p.link import MemoryLink
+from node.p2p.link import MemoryLink, Nobody
 from node.p2p.network import Network
 from node.p2p.protocols import FORWARD, GOSSIP, IDENTITY, PEERS
 from tests.p2p.parts import (
@@ -80,25 +80,13 @@ async def test_who_stalls_is_given_up_in_time_and_asked_last_from_then_on() -> N
 
 
 @dataclass
-class ForgingRelay:
+class ForgingRelay(Nobody):
     """Says whose it is, tells of a node that it hands on for, and makes up whatever that is asked."""
 
     link: MemoryLink
     statement: Statement
     heartbeats: bytes
     forged: int = 0
-
-    def ready(self) -> None:
-        return None
-
-    def opened(self, peer: str, dialled: bool) -> None:
-        return None
-
-    def closed(self, peer: str) -> None:
-        return None
-
-    def lost(self) -> None:
-        return None
 
     async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
         if protocol == IDENTITY:
