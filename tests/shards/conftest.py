@@ -9,6 +9,7 @@ import pytest
 
 from node.shards.manifest import CHUNK_BYTES
 from node.transport.connections import Connections
+from tests.shards.patchers import Node, Start, started
 
 
 @pytest.fixture
@@ -31,3 +32,13 @@ def source(tmp_path: Path) -> Path:
     (folder / "config.json").write_bytes(b"{}")
     (folder / "weights").write_bytes(random.Random(0).randbytes(6 * CHUNK_BYTES + 1000))
     return folder
+
+
+@pytest.fixture
+def start(tmp_path: Path, servers: AsyncExitStack, http: Connections) -> Start:
+    """start(name, *sources): a node that serves what it has."""
+
+    async def start_in(name: str, *sources: str) -> Node:
+        return await started(tmp_path / name, servers, http, *sources)
+
+    return start_in
