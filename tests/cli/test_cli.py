@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,9 +32,12 @@ def run(*words: str, home: Path, **environment: str) -> subprocess.CompletedProc
     )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@contextmanager
+def dead_port() -> Iterator[int]:
+    """A port where nobody listens, nor can meanwhile: it is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 def test_importing_the_command_line_is_light() -> None:
@@ -104,7 +109,8 @@ def test_a_missing_wallet_is_named(tmp_path: Path, words: tuple[str, ...]) -> No
 
 
 def test_a_chain_that_does_not_answer_means_try_again(tmp_path: Path) -> None:
-    answer = run("run", "show", "--run", "1", "--rpc", f"http://127.0.0.1:{free_port()}", home=tmp_path)
+    with dead_port() as port:
+        answer = run("run", "show", "--run", "1", "--rpc", f"http://127.0.0.1:{port}", home=tmp_path)
 
     assert answer.returncode == 75
     assert "Traceback" not in answer.stderr

@@ -111,12 +111,13 @@ def test_an_endpoint_that_is_no_url_is_said_and_not_repeated(tmp_path: Path, cha
 
 
 def test_nobody_at_an_endpoint_means_try_again_and_tells_no_secret(chain: Chain, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    answer = command(
-        "run", "show", "--run", "1", *chain.at(f"http://user:11{'11' * 31}@127.0.0.1:{port}/secret-of-the-account"),
-        home=tmp_path,
-    )  # fmt: skip
+    with socket.socket() as taken:  # and does not listen
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        answer = command(
+            "run", "show", "--run", "1", *chain.at(f"http://user:11{'11' * 31}@127.0.0.1:{port}/secret-of-the-account"),
+            home=tmp_path,
+        )  # fmt: skip
 
     assert answer.code == 75
     assert answer.said == (

@@ -212,11 +212,10 @@ async def test_a_file_that_is_sent_in_pieces_arrives_whole_with_its_size_told_fi
 async def test_a_file_that_is_handed_over_keeps_to_the_upload_limit_with_all_that_is_served(
     answering: Callable[[Answering], Awaitable[str]],
 ) -> None:
-    data, ends = bytes(1_000_000), list[float]()
+    data, taken = bytes(1_000_000), list[bool]()
 
     async def take(request: web.Request) -> web.StreamResponse:
-        assert await request.read() == data
-        ends.append(time.monotonic())
+        taken.append(await request.read() == data)
         return web.Response(status=204)
 
     url = await answering(take)
@@ -224,7 +223,8 @@ async def test_a_file_that_is_handed_over_keeps_to_the_upload_limit_with_all_tha
         peers, began = PeerClient(http, uplink=Uplink(4_000_000)), time.monotonic()
         await asyncio.gather(*(peers.push_submission(url, ABOUT, data) for _ in range(2)))
 
-    assert [end - began for end in ends] == pytest.approx([0.4, 0.4], abs=0.15)  # 0.1 s of 2 MB may be made up for
+    assert time.monotonic() - began > 0.39  # 2 MB at 4 MB/s, of which 0.1 s may be made up for, and one piece
+    assert taken == [True, True]
 
 
 async def test_only_so_many_files_are_handed_over_at_once_as_get_on_and_all_arrive(

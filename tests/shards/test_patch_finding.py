@@ -20,6 +20,7 @@ from node.shards.server import add_routes
 from node.shards.store import CheckpointStore
 from node.transport import make_app, serve
 from node.transport.connections import Connections
+from tests.clocks import HandClock
 from tests.shards.checkpoints import checkpoint, flip_unnoticed
 from tests.shards.sources import GENEROUS, answering, downloader
 from tests.shards.versions import versions
@@ -135,7 +136,9 @@ def test_strangers_have_a_quarter_of_the_time_that_the_full_version_takes_on_a_f
     for number, rate in enumerate(measured):
         setting.finder.downloader.selection.succeeded(f"http://{number}", 1 << 20, (1 << 20) / rate)
 
-    assert setting.finder.strangers_until(missing) - time.monotonic() == pytest.approx(seconds, abs=0.1)
+    setting.finder.downloader.clock = HandClock()
+
+    assert setting.finder.strangers_until(missing) == pytest.approx(HandClock.now + seconds)
 
 
 async def test_a_strangers_patch_that_drips_is_given_up_in_time_and_the_stranger_asked_for_none_afterwards(
