@@ -60,6 +60,7 @@ class Connection:
     stream: trio.SocketStream
     admitted: trio.Event = field(default_factory=trio.Event)
     serving: int = 0
+    answering: dict[int, trio.CancelScope] = field(default_factory=dict)  # by stream
     introductions: int = 0  # that were tried, before one succeeded
     node: str = ""  # whose the peer is, from its admission on
     requests: Bucket | None = None  # that node's
@@ -74,6 +75,7 @@ class Connection:
         self, handler: Handler, untaken: Untaken, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Answers what the peer asks by `handler`, until the connection is over or the peer stays unknown."""
+        self.guard.left = self._left
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._mux, nursery.cancel_scope)
             await self.muxed.event_started.wait()
@@ -107,7 +109,7 @@ class Connection:
 
     async def _answer(self, stream: YamuxStream, handler: Handler, untaken: Untaken) -> None:
         try:
-            with trio.fail_after(REQUEST_SECONDS):
+            with trio.fail_after(REQUEST_SECONDS) as self.answering[stream.stream_id]:
                 protocol, body = await read_request(stream, PROTOCOLS)
                 await self._require_admitted(protocol)
                 answer = await handler(self.peer, protocol, body) if self._may_ask() else (BUSY, b"")
@@ -117,6 +119,12 @@ class Connection:
             await forget(stream)
         finally:
             self.serving -= 1
+            self.answering.pop(stream.stream_id, None)
+
+    def _left(self, stream: int) -> None:
+        """The peer has given up what it asked on `stream`: nothing more is done for it, and nothing sent."""
+        if (scope := self.answering.get(stream)) is not None:
+            scope.cancel()
 
     async def _require_admitted(self, protocol: str) -> None:
         """Raises: Malformed: the peer asks for more than who this is, and has not said who it is."""

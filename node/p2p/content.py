@@ -4,6 +4,7 @@ Request: u8 kind || 32 digest || u64 offset || u32 length. Answer: u64 size of t
 Whoever gets the whole checks it, as if it had come by HTTP; a relay that hands pieces on is trusted with nothing.
 """
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from typing import Final, Protocol
 
 from ledger.base import Address, Digest
 from node.errors import Malformed
-from node.p2p.limits import MIB
+from node.p2p.pace import MOST_BYTES, Pace
 
-PIECE_BYTES: Final = MIB  # in flight on one stream
+PIECE_BYTES: Final = MOST_BYTES  # in flight on one stream, at most
+ONE_SECONDS: Final = 4.0  # that one is to take: more than a relay's round, so that it is the relay who shares the line
 REQUEST: Final = struct.Struct("!B32sQI")
 SIZE: Final = struct.Struct("!Q")
 
@@ -80,15 +82,17 @@ async def fetched(ask: Callable[[bytes], Awaitable[bytes]], content: Content) ->
         NotFound: it is not there, or broke off.
         Malformed: it is over its limit, or its pieces do not fit together.
     """
-    data, size, limit = bytearray(), 1, content.limit
+    data, size, limit, pace = bytearray(), 1, content.limit, Pace(ONE_SECONDS)
     while len(data) < size:
-        answer = await ask(Piece(content.kind, content.digest, len(data)).encode())
+        began = asyncio.get_running_loop().time()
+        answer = await ask(Piece(content.kind, content.digest, len(data), pace.size).encode())
         if len(answer) <= SIZE.size:
             raise Malformed("a piece without bytes")
         (claimed,) = SIZE.unpack_from(answer)
         piece = answer[SIZE.size :]
-        if claimed > limit or (data and claimed != size) or len(piece) != min(PIECE_BYTES, claimed - len(data)):
+        if claimed > limit or (data and claimed != size) or len(piece) > min(pace.size, claimed - len(data)):
             raise Malformed(f"a piece of {len(piece)} bytes of {claimed}; at most {limit} are read")
+        pace.came(len(piece), asyncio.get_running_loop().time() - began)
         size = claimed
         data += piece
     return bytes(data)

@@ -27,7 +27,7 @@ from node.p2p.service import PIECE_SECONDS
 RELAYS_TRIED: Final = 3
 WAYS_TRIED: Final = 12  # to one content
 SILENT_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
-LEAST_BYTES_PER_SECOND: Final = 500e3  # for each piece that comes it gets the time of such a line, as one by HTTP does
+LEAST_BYTES_PER_SECOND: Final = 10e3  # for what comes it gets the time of such a line: one of 100 kB/s asked by ten
 MAX_REMEMBERED: Final = 4_096  # holders; the longest unasked is forgotten first
 
 

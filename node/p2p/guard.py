@@ -6,12 +6,13 @@ after 100 pieces, however small they were; and a length that anybody names is be
 """
 
 import struct
+from collections.abc import Callable
 
 import trio
 from libp2p.abc import ISecureConn
 from libp2p.io.abc import ReadWriteCloser
 from libp2p.io.exceptions import ConnectionClosedError
-from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT, Yamux
+from libp2p.stream_muxer.yamux.yamux import FLAG_RST, HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT, Yamux
 
 from node.buckets import Bucket
 from node.p2p.limits import (
@@ -67,6 +68,10 @@ def _require_readable(n: int | None, most: int) -> None:
         raise ConnectionClosedError(f"{n} bytes at once", transport="tcp")
 
 
+def _nobody(stream: int) -> None:
+    return None
+
+
 class Guard:
     """A secured connection as yamux sees it. Frames are counted and weighed before yamux gets them."""
 
@@ -77,6 +82,7 @@ class Guard:
         self._muxed: Yamux | None = None
         self._left = 0  # of the frame's body
         self.frames = Bucket(UNKNOWN_FRAMES_PER_SECOND, UNKNOWN_FRAMES_BURST, trio.current_time)
+        self.left: Callable[[int], None] = _nobody  # hears which stream the peer has reset
 
     def watch(self, muxed: Yamux) -> None:
         """From here on what is read are yamux's frames."""
@@ -104,7 +110,9 @@ class Guard:
             return
         if len(data) != HEADER_SIZE:
             return  # cut off: yamux finds that out
-        _, kind, _, stream, length = struct.unpack(YAMUX_HEADER_FORMAT, data)
+        _, kind, flags, stream, length = struct.unpack(YAMUX_HEADER_FORMAT, data)
+        if flags & FLAG_RST:
+            self.left(stream)
         if kind == TYPE_DATA:
             self._left = length
             held = sum(map(len, muxed.stream_buffers.values()))

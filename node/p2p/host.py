@@ -10,6 +10,7 @@ import os
 import resource
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import trio
@@ -31,8 +32,10 @@ from node.p2p.messages import (
     Done,
     Drop,
     Failed,
+    Left,
     Order,
     Ready,
+    Recall,
     Reply,
     Report,
     Start,
@@ -125,6 +128,7 @@ class Host:
     switch: Switch = field(init=False)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     questions: dict[int, _Question] = field(default_factory=dict)
+    asks: dict[int, trio.CancelScope] = field(default_factory=dict)  # of the node, by its number
 
     async def start(self, order: Start, listening: socket.socket) -> None:
         upgrader, peer = make_upgrader(order.body)
@@ -142,8 +146,12 @@ class Host:
         match order:
             case Dial():
                 self.nursery.start_soon(self._dial, order)
-            case Ask():
-                self.nursery.start_soon(self._ask, order)
+            case Ask(number):
+                self.asks[number] = trio.CancelScope()
+                self.nursery.start_soon(self._ask, order, self.asks[number])
+            case Recall(number):
+                if (scope := self.asks.get(number)) is not None:  # else it has been answered meanwhile
+                    scope.cancel()
             case Drop(peer):
                 self.nursery.start_soon(self.switch.drop, peer)
             case Admit(peer, node):
@@ -161,17 +169,22 @@ class Host:
         else:
             await self.reports.send(Done(order.number, b""))
 
-    async def _ask(self, order: Ask) -> None:
+    async def _ask(self, order: Ask, scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                await self.reports.send(await self._outcome(order))
+        finally:
+            del self.asks[order.number]
+
+    async def _outcome(self, order: Ask) -> Report:
         try:
             status, answer = await self.switch.ask(
                 order.peer, order.protocol, order.body, order.limit, order.milliseconds / 1000
             )
         except REFUSALS as error:
-            await self.reports.send(Failed(order.number, said(error)))
-            return
+            return Failed(order.number, said(error))
         refusal = {REFUSED: "refused", BUSY: "busy"}.get(status, "no known answer")
-        report = Done(order.number, answer) if status == ANSWERED else Failed(order.number, refusal)
-        await self.reports.send(report)
+        return Done(order.number, answer) if status == ANSWERED else Failed(order.number, refusal)
 
     async def asked(self, peer: str, protocol: str, body: bytes) -> tuple[int, bytes]:
         """What the node answers to a peer's request."""
@@ -182,9 +195,17 @@ class Host:
         try:
             await self.reports.send(Asked(number, peer, protocol, body))
             await question.answered.wait()
+        except trio.Cancelled:
+            self._leave(number)
+            raise
         finally:
             del self.questions[number]
         return question.status, question.body
+
+    def _leave(self, number: int) -> None:
+        """Has the node answer no more; where it reads no reports now, it goes on in vain, for as long as it may."""
+        with suppress(trio.WouldBlock, trio.BrokenResourceError, trio.ClosedResourceError):
+            self.reports.send_nowait(Left(number))
 
     def _reply(self, number: int, status: int, body: bytes) -> None:
         question = self.questions.get(number)

@@ -61,6 +61,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Recall:
+    """Nobody waits any more for the answer to question `number`: whoever was asked is told, and sends no more of it."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """To request `number` of a peer; `status` is ANSWERED, REFUSED or BUSY."""
 
@@ -98,6 +105,13 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Whoever asked `number` waits for no answer any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """Dialling or asking has succeeded; `body` is the answer."""
 
@@ -116,12 +130,14 @@ class Alive:
     """Every second: the process is not stuck."""
 
 
-Order = Start | Dial | Admit | Drop | Ask | Reply
-Report = Ready | Opened | Closed | Asked | Done | Failed | Alive
+Order = Start | Dial | Admit | Drop | Ask | Recall | Reply
+Report = Ready | Opened | Closed | Asked | Left | Done | Failed | Alive
 Message = Order | Report
 
-ORDERS: Final[dict[str, type[Order]]] = {k.__name__: k for k in (Start, Dial, Admit, Drop, Ask, Reply)}
-REPORTS: Final[dict[str, type[Report]]] = {k.__name__: k for k in (Ready, Opened, Closed, Asked, Done, Failed, Alive)}
+ORDERS: Final[dict[str, type[Order]]] = {k.__name__: k for k in (Start, Dial, Admit, Drop, Ask, Recall, Reply)}
+REPORTS: Final[dict[str, type[Report]]] = {
+    k.__name__: k for k in (Ready, Opened, Closed, Asked, Left, Done, Failed, Alive)
+}
 
 M = TypeVar("M", bound=Message)
 

@@ -10,7 +10,7 @@ from node.clock import Clock
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
-from node.p2p.content import PIECE_BYTES, Piece, PieceSource, encode_answer
+from node.p2p.content import Piece, PieceSource, encode_answer
 from node.p2p.crowd import Crowd
 from node.p2p.forwarding import Forwards
 from node.p2p.gossip import Gossip, sized
@@ -25,7 +25,6 @@ CONTENT_BYTES_PER_SECOND, CONTENT_BURST_BYTES = 8.0 * MIB, 64.0 * MIB  # for one
 CONTENT_AT_ONCE: Final = 24  # asked of this node: with what it forwards for others, fewer than `MAX_REQUESTS`
 PAUSE_SECONDS: Final = 1.0  # at most, for who asks faster than it may: more is refused
 PIECE_SECONDS: Final = 20.0  # for a whole one
-FIRST_SECONDS: Final = 4.0  # of these, for one of no bytes: a place is not held by an answer that is no work
 
 
 @dataclass(slots=True)
@@ -77,16 +76,17 @@ class Service:
             return encode_answer(*await self.pieces.piece(asker, wanted))
 
     async def _forward(self, asker: Address, target: bytes, wanted: Piece) -> bytes:
-        """Asks a peer that is connected here for a piece, for one that cannot connect to it."""
+        """Asks a peer that is connected here for a piece, or its beginning, for one that cannot connect to it."""
         found = next((peer for peer in self.owners if peer_id_bytes(peer) == target), None)
         if found is None:
             raise NotFound("that peer is not connected")
-        owner = self.owners[found]
-        async with self.forwards.place(asker, owner) as place:
+
+        async def send(piece: Piece) -> bytes:
+            return await self.link.ask(found, CONTENT, piece.encode(), seconds=PIECE_SECONDS)
+
+        async with self.forwards.places.place(asker):
             await self._allow(asker, wanted.length)
-            question = self.link.ask(found, CONTENT, wanted.encode(), seconds=piece_seconds(wanted.length))
-            answer = await place.answered(question)
-            self.forwards.got_on(owner, len(answer))
+            answer = await self.forwards.line(self.owners[found]).ask(asker, wanted, send)
             await self.pieces.turn(asker, len(answer))
             return answer
 
@@ -96,8 +96,3 @@ class Service:
         if allowance.seconds_until(size) > PAUSE_SECONDS:
             raise NotFound("too much at once")
         await self.clock.sleep(allowance.overdraw(size))
-
-
-def piece_seconds(length: int) -> float:
-    """How long a piece of so many bytes may take whoever is asked for it here."""
-    return FIRST_SECONDS + (PIECE_SECONDS - FIRST_SECONDS) * length / PIECE_BYTES

@@ -2,7 +2,7 @@
 
 Whatever happens to that process, no call waits longer than its own time limit, and nothing here grows: what is asked
 beyond `MAX_ASKS` fails at once, and what peers ask beyond `MAX_REQUESTS` is not begun. The process refuses that
-already, but it forgets what a peer asked that is gone, and may be in strange hands.
+already, but may be in strange hands.
 """
 
 import asyncio
@@ -16,18 +16,16 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from node.errors import Malformed, NotFound, StoreError
+from node.errors import Malformed, NotFound
 from node.log import LOGGER, event, warn
 from node.p2p.addresses import PeerAddress
+from node.p2p.answering import Answering
 from node.p2p.launching import launched
-from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES, MAX_REQUESTS, MAX_REQUESTS_PER_PEER, REQUEST_SECONDS
+from node.p2p.limits import DIAL_SECONDS, MAX_ASKS, MAX_BODY_BYTES
 from node.p2p.link import ASK_SECONDS, Listener, Nobody
 from node.p2p.listening import Listening
 from node.p2p.messages import (
-    ANSWERED,
-    BUSY,
     HEAD,
-    REFUSED,
     REPORTS,
     Admit,
     Alive,
@@ -38,10 +36,11 @@ from node.p2p.messages import (
     Done,
     Drop,
     Failed,
+    Left,
     Opened,
     Order,
     Ready,
-    Reply,
+    Recall,
     Report,
     Start,
     decode,
@@ -75,9 +74,11 @@ class Sidecar:
     _listener: Listener = field(default_factory=Nobody)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
-    _answering: dict[asyncio.Task[None], str] = field(default_factory=dict)  # by whom it was asked
-    _replying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _answering: Answering = field(init=False)
     _writer: asyncio.StreamWriter | None = None
+
+    def __post_init__(self) -> None:
+        self._answering = Answering(self._send, self._drained)
 
     @asynccontextmanager
     async def running(self, listener: Listener) -> AsyncIterator[None]:
@@ -156,42 +157,27 @@ class Sidecar:
             case Closed(peer):
                 self._listener.closed(peer)
             case Asked():
-                self._begin_answer(report)
-            case Done(number, body):
-                if (waiting := self._waiting.get(number)) is not None and not waiting.done():
-                    waiting.set_result(body)
-            case Failed(number, reason):
-                if (waiting := self._waiting.get(number)) is not None and not waiting.done():
-                    waiting.set_exception(NotFound(reason))
+                self._answering.begin(report, self._listener.asked)
+            case Left(number):
+                self._answering.leave(number)
+            case Done() | Failed():
+                self._end(report)
             case Alive():
                 pass  # what it says is that it says something
 
-    def _begin_answer(self, asked: Asked) -> None:
-        same = sum(peer == asked.peer for peer in self._answering.values())
-        if len(self._answering) >= MAX_REQUESTS or same >= MAX_REQUESTS_PER_PEER:
-            with suppress(NotFound):
-                self._send(Reply(asked.number, BUSY, b""))
+    def _end(self, report: Done | Failed) -> None:
+        waiting = self._waiting.get(report.number)
+        if waiting is None or waiting.done():
             return
-        task = asyncio.create_task(self._answer(asked))
-        self._answering[task] = asked.peer
-        task.add_done_callback(self._answering.pop)
+        if isinstance(report, Done):
+            waiting.set_result(report.body)
+        else:
+            waiting.set_exception(NotFound(report.reason))
 
-    async def _answer(self, asked: Asked) -> None:
-        try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                body = await self._listener.asked(asked.peer, asked.protocol, asked.body)
-                await self._reply(Reply(asked.number, ANSWERED, body))
-        except (Malformed, NotFound, StoreError, TimeoutError):
-            with suppress(NotFound):
-                self._send(Reply(asked.number, REFUSED, b""))
-
-    async def _reply(self, reply: Reply) -> None:
-        """Sends it once the process has read what was sent before: a MiB each, and many may be ready at once."""
-        async with self._replying:
-            if self._writer is not None:
-                with suppress(ConnectionError):
-                    await self._writer.drain()
-            self._send(reply)
+    async def _drained(self) -> None:
+        if self._writer is not None:
+            with suppress(ConnectionError):
+                await self._writer.drain()
 
     async def dial(self, address: PeerAddress) -> None:
         """A connection with the peer at `address`. Raises: NotFound."""
@@ -218,6 +204,12 @@ class Sidecar:
             raise NotFound(f"no answer within {seconds:g} s") from error
         finally:
             del self._waiting[number]
+            if future.cancelled():  # nobody waits for it
+                self._recall(number)
+
+    def _recall(self, number: int) -> None:
+        with suppress(NotFound):
+            self._send(Recall(number))
 
     def admit(self, peer: str, node: str) -> None:
         with suppress(NotFound):
@@ -243,6 +235,5 @@ class Sidecar:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(NotFound("the libp2p process ended"))
-        for task in self._answering:
-            task.cancel()
+        self._answering.end()
         self._listener.lost()

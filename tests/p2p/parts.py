@@ -20,7 +20,7 @@ from node.p2p.content import Content, Kind, Piece, PieceSource
 from node.p2p.fetching import SILENT_SECONDS
 from node.p2p.identity import make_statement
 from node.p2p.keys import public_key_of
-from node.p2p.link import MemoryLink, Wire
+from node.p2p.link import Link, MemoryLink, Wire
 from node.p2p.myself import Chain, Myself
 from node.p2p.network import Network
 from node.p2p.protocols import IDENTITY
@@ -146,31 +146,39 @@ class Town:
         bans: Bans | None = None,
         **options: object,
     ) -> Network:
-        who = account(number)
-        if member:
-            self.registry.members.add(Address(who.address))
         where = {"host": "127.0.0.1" if inbound else None} | options
-        myself = Myself(who, secret(number), **where)  # type: ignore[arg-type]
-        heard = self.heard.setdefault(myself.peer, [])
+        myself = Myself(account(number), secret(number), **where)  # type: ignore[arg-type]
+        if member:
+            self.registry.members.add(myself.address)
         link = self.wire.link(myself.peer, inbound=inbound)
-        network = Network(
+        network = self.network(link, myself, held or GivenPieces(), bans or Bans(), silent_seconds)
+        link.listen(network)
+        self.run(network)
+        return network
+
+    def network(
+        self, link: Link, myself: Myself, held: PieceSource, bans: Bans, silent_seconds: float = SILENT_SECONDS
+    ) -> Network:
+        """What a node has over `link`; nothing of it runs."""
+        heard = self.heard.setdefault(myself.peer, [])
+        return Network(
             link=link,
             myself=myself,
             scope=SCOPE,
             staking=STAKING,
             chain=self.registry.chain(),
-            pieces=held or GivenPieces(),
+            pieces=held,
             clock=SystemClock(),
             session=self.http,
             heard=lambda said: heard.append(said.news),
-            bans=bans or Bans(),
+            bans=bans,
             silent_seconds=silent_seconds,
         )
-        link.listen(network)
-        task = asyncio.create_task(network.run())
-        self.stack.push_async_callback(_end, task)
+
+    def run(self, network: Network) -> None:
+        """Until the town is left."""
+        self.stack.push_async_callback(_end, asyncio.create_task(network.run()))
         self.nodes.append(network)
-        return network
 
     def address(self, one: Network | MemoryLink) -> PeerAddress:
         """Where a network, or who is on the wire by a link of its own, is dialled."""

@@ -28,6 +28,7 @@ class Ear:
     gone: list[str] = field(default_factory=list)
     asked_for: list[bytes] = field(default_factory=list)
     losses: int = 0
+    given_up: int = 0  # of what it was asked, before it had answered
     together: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ready(self) -> None:
@@ -48,7 +49,10 @@ class Ear:
             return b"welcome"
         self.asked_for.append(body)
         if body == b"never":
-            await asyncio.sleep(3600)
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                self.given_up += 1
         if body == b"slow":
             await asyncio.sleep(1)
         if body == b"no":
@@ -86,9 +90,9 @@ async def sidecars(
         yield ears
 
 
-async def introduced(one: Ear, other: Ear) -> None:
-    """Connects two sidecars, and has each admit the other."""
-    await one.sidecar.dial(other.address)
+async def introduced(one: Ear, other: Ear, way: PeerAddress | None = None) -> None:
+    """Connects two sidecars, by another `way` where one is given, and has each admit the other."""
+    await one.sidecar.dial(way or other.address)
     assert await one.sidecar.ask(other.peer, IDENTITY, b"me") == b"welcome"
     one.sidecar.admit(other.peer, "a node")
 

@@ -1,7 +1,7 @@
 """Announcements: one encoding each, parsed as hostile."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.base import Digest, Version
@@ -121,6 +121,7 @@ def test_a_payload_that_is_not_its_kinds_is_refused(kind: int, payload: bytes) -
         parse_news(kind, payload)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 5), st.binary(max_size=200))
 def test_any_payload_has_one_encoding_or_is_refused(kind: int, payload: bytes) -> None:
     try:
@@ -130,6 +131,7 @@ def test_any_payload_has_one_encoding_or_is_refused(kind: int, payload: bytes) -
     assert encode_news(news) == payload
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_refused_with_a_reason(data: bytes) -> None:
     with pytest.raises(Malformed):

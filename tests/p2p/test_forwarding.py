@@ -1,26 +1,51 @@
-"""What a node hands on between others: how much at once, and whose turn it is when all places are taken."""
+"""What a node hands on between others: whose turn it is at the line of the one who is asked, and how much at once."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-
-import pytest
+from dataclasses import dataclass, field
 
 from ledger.base import Address
 from node.errors import NotFound
 from node.p2p.addresses import peer_id_bytes
-from node.p2p.content import Kind, Piece
-from node.p2p.forwarding import FORWARDS_AT_ONCE, FORWARDS_PER_NODE, FORWARDS_PER_TARGET, FORWARDS_WAITING, Forwards
-from node.p2p.limits import MIB
+from node.p2p.content import PIECE_BYTES, Kind, Piece
+from node.p2p.forwarding import FORWARDS_AT_ONCE, LINE_AT_ONCE, Forwards, Line
+from node.p2p.limits import MAX_NODES
 from node.p2p.network import Network
+from node.p2p.pace import LEAST_BYTES, Pace
 from node.p2p.protocols import FORWARD
 from tests.p2p.parts import FILE, GivenPieces, SilentPieces, Town, come, ended, town, until
 
+KIB = 1 << 10
 PIECE = Piece(Kind.FILE, FILE, 0)
 
 
 def of(number: int) -> Address:
     return Address(f"0x{number:040x}")
+
+
+@dataclass
+class Sender:
+    """A line by hand: what it is asked for is sent when the test says so."""
+
+    line: Line = field(default_factory=Line)
+    sent: list[tuple[int, int]] = field(default_factory=list)  # by whom it was asked, and how many bytes
+    under_way: list[asyncio.Event] = field(default_factory=list)  # who came first is first
+
+    def ask(self, asker: int, length: int = PIECE_BYTES) -> "asyncio.Task[bytes]":
+        async def send(piece: Piece) -> bytes:
+            self.sent.append((asker, piece.length))
+            self.under_way.append(whole := asyncio.Event())
+            await whole.wait()
+            return bytes(piece.length)
+
+        return asyncio.create_task(self.line.ask(of(asker), Piece(Kind.FILE, FILE, 0, length), send))
+
+    async def whole(self) -> None:
+        """The oldest piece under way is."""
+        self.under_way.pop(0).set()
+        for _ in range(5):
+            await asyncio.sleep(0)
 
 
 async def connected(place: Town, relay: Network, *held: SilentPieces | GivenPieces) -> list[bytes]:
@@ -47,26 +72,7 @@ async def asking(relay: Network, *asked: tuple[str, bytes]) -> AsyncIterator[Non
         await ended(tasks)
 
 
-async def test_one_node_has_only_so_many_pieces_forwarded_at_once_however_many_peers_it_has() -> None:
-    async with town() as place:
-        relay, silent = await place.node(1), [SilentPieces(), SilentPieces()]
-        targets = await connected(place, relay, *silent)
-        askers = [await come(place, relay, peer, 2) for peer in (20, 21)]
-
-        async with asking(relay, (askers[0], targets[0]), (askers[1], targets[1])):
-            await until(lambda: len(relay.service.forwards.taken) == FORWARDS_PER_NODE)
-            for asker in askers:
-                with pytest.raises(NotFound, match="too much at once"):
-                    await relay.asked(asker, FORWARD, targets[0] + PIECE.encode())
-            other = await come(place, relay, 22, 4)
-            async with asking(relay, (other, targets[0])):
-                await until(lambda: silent[0].asked == 2)
-
-        assert not relay.service.forwards.taken and not relay.service.forwards.waiting
-
-
 async def test_two_nodes_that_ask_one_for_all_that_they_may_keep_nobody_else_from_it() -> None:
-    """They had all its places by two each, and whoever else asked for it was refused."""
     async with town() as place:
         relay, held = await place.node(1), GivenPieces({FILE: b"rollouts"}, seconds=0.01)
         (target,) = await connected(place, relay, held)
@@ -80,125 +86,105 @@ async def test_two_nodes_that_ask_one_for_all_that_they_may_keep_nobody_else_fro
                 assert answer.endswith(b"rollouts")
 
 
-async def test_who_asks_for_what_never_comes_has_it_only_while_nobody_waits_for_the_place() -> None:
-    async with town() as place:
-        relay, silent = await place.node(1), SilentPieces()
-        relay.service.forwards.still_seconds = 0.2
-        (target,) = await connected(place, relay, silent)
-        stalling = [await come(place, relay, peer, peer) for peer in range(20, 20 + FORWARDS_PER_TARGET)]
-
-        async with asking(relay, *((peer, target) for peer in stalling)):
-            await until(lambda: silent.asked == FORWARDS_PER_TARGET)
-            await asyncio.sleep(0.4)
-            assert silent.asked == FORWARDS_PER_TARGET  # each is still waited for
-            silent.content[FILE] = b"rollouts"
-            answer = await relay.asked(await come(place, relay, 30, 30), FORWARD, target + PIECE.encode())
-
-    assert answer.endswith(b"rollouts")
-
-
-async def test_nodes_and_their_accomplices_that_never_answer_leave_a_place_for_another() -> None:
+async def test_nodes_and_their_accomplices_that_never_answer_keep_nobody_from_anothers_line() -> None:
+    """Sixteen nodes ask each other for all that they may."""
     async with town() as place:
         relay, silent, held = await place.node(1), [SilentPieces() for _ in range(4)], GivenPieces({FILE: b"rollouts"})
         *accomplices, target = await connected(place, relay, *silent, held)
         evil = [await come(place, relay, peer, peer) for peer in range(20, 20 + FORWARDS_AT_ONCE // 2)]
-        honest = await come(place, relay, 40, 40)
-        wanted = ((peer, one) for n, peer in enumerate(evil) for one in (accomplices[n % 4], accomplices[(n + 1) % 4]))
+        honest = [await come(place, relay, peer, peer) for peer in (40, 41, 42)]
+        wanted = ((peer, accomplices[n % 4]) for n, peer in enumerate(evil) for _ in range(3))
 
         async with asking(relay, *wanted):
-            await until(lambda: len(relay.service.forwards.taken) == FORWARDS_AT_ONCE - 1)
+            await until(lambda: len(relay.service.forwards.places.under_way) == FORWARDS_AT_ONCE)
             for _ in range(50):
-                answer = await relay.asked(honest, FORWARD, target + PIECE.encode())
-                assert answer.endswith(b"rollouts")
-            assert sum(each.asked for each in silent) == FORWARDS_AT_ONCE - 1
+                asked = (relay.asked(peer, FORWARD, target + PIECE.encode()) for peer in honest)
+                assert all(answer.endswith(b"rollouts") for answer in await asyncio.gather(*asked))
+
+        assert not relay.service.forwards.places.under_way
 
 
-async def test_who_has_fewest_places_is_next_and_who_came_first_among_those() -> None:
-    forwards, order = Forwards(), list[int]()
-    leave = [asyncio.Event() for _ in range(FORWARDS_PER_TARGET)]
+async def test_who_has_been_given_fewest_bytes_is_next_and_who_came_first_among_those() -> None:
+    sender = Sender()
+    sender.line.pace.size = PIECE_BYTES
+    asked = [sender.ask(asker, 256 * KIB) for asker in (1, 2, 1, 2)] + [sender.ask(3, LEAST_BYTES)]
+    await until(lambda: len(sender.sent) == 2)
 
-    async def hold(asker: int, target: int, until: asyncio.Event) -> None:
-        async with forwards.place(of(asker), of(target)):
-            order.append(asker)
-            await until.wait()
+    await sender.whole()
+    asked += [sender.ask(3, LEAST_BYTES), sender.ask(3, LEAST_BYTES), sender.ask(3, LEAST_BYTES)]
+    for _ in range(7):
+        await sender.whole()
 
-    never = asyncio.Event()
-    tasks = [asyncio.create_task(hold(asker, 100, leave[asker])) for asker in range(FORWARDS_PER_TARGET)]
-    await until(lambda: len(order) == FORWARDS_PER_TARGET)
-    tasks += [asyncio.create_task(hold(4, 200, never))]  # which has one of another's
-    await until(lambda: len(order) == FORWARDS_PER_TARGET + 1)
-    tasks += [asyncio.create_task(hold(asker, 100, never)) for asker in (4, 5, 6)]
-    await until(lambda: len(forwards.waiting) == 3)
-
-    for event in leave[:3]:
-        event.set()
-        await asyncio.sleep(0.01)
-
-    assert order[-3:] == [5, 6, 4]
-    await ended(tasks)
-    assert not forwards.taken and not forwards.waiting
+    # The first two have 256 KiB each; the third has 64 by each piece, and comes first until it has as much.
+    assert [asker for asker, _ in sender.sent] == [1, 2, 3, 3, 3, 3, 1, 2]
+    assert [length // KIB for _, length in sender.sent] == [256, 256, 64, 64, 64, 64, 256, 256]
+    await asyncio.gather(*asked)
 
 
-async def test_one_that_waits_behind_what_its_target_gives_to_others_does_not_stand_still() -> None:
-    forwards = Forwards(still_seconds=0.3)
-    silence = asyncio.get_running_loop().create_future()
+async def test_who_comes_late_has_no_turns_for_what_it_did_not_ask_for() -> None:
+    sender = Sender()
+    asked = [sender.ask(asker) for asker in (1, 1, 1, 1, 1, 1)]
+    for _ in range(4):
+        await until(lambda: bool(sender.under_way))
+        await sender.whole()
+    asked += [sender.ask(2) for _ in range(3)] + [sender.ask(1)]
+    for _ in range(6):
+        await sender.whole()
 
-    async def ask(asker: int) -> bytes:
-        async with forwards.place(of(asker), of(100)) as place:
-            return await place.answered(asyncio.shield(silence))
-
-    asked = [asyncio.create_task(ask(asker)) for asker in range(FORWARDS_PER_TARGET)]
-    await until(lambda: len(forwards.taken) == FORWARDS_PER_TARGET)
-    waiting = asyncio.create_task(ask(50))
-    forwards.got_on(of(100), MIB)  # as long again
-    forwards.got_on(of(101), 9 * MIB)
-    began = asyncio.get_running_loop().time()
-
-    with pytest.raises(NotFound, match="others wait"):
-        await asked[0]
-
-    assert 0.5 < asyncio.get_running_loop().time() - began < 2
-    await ended([*asked, waiting])  # type: ignore[list-item]
+    assert [asker for asker, _ in sender.sent] == [1, 1, 1, 1, 1, 1, 2, 2, 1, 2]
+    await asyncio.gather(*asked)
 
 
-async def test_who_waits_too_long_or_behind_too_many_is_refused() -> None:
-    forwards, never = Forwards(wait_seconds=0.1), asyncio.Event()
+async def test_pieces_are_so_small_that_all_who_ask_have_one_in_a_round() -> None:
+    sender = Sender()
+    sender.line.pace.size = PIECE_BYTES  # of each of two at once
+    asked = [sender.ask(asker) for asker in range(6)]
 
-    async def hold(asker: int) -> None:
-        async with forwards.place(of(asker), of(100)):
-            await never.wait()
+    for _ in range(6):
+        await until(lambda: bool(sender.under_way))
+        await sender.whole()
 
-    holding = [asyncio.create_task(hold(asker)) for asker in range(FORWARDS_PER_TARGET)]
-    await until(lambda: len(forwards.taken) == FORWARDS_PER_TARGET)
-    with pytest.raises(NotFound, match="for too long"):
-        await hold(50)
-    forwards.wait_seconds = 60
-    waiting = [asyncio.create_task(hold(asker)) for asker in range(100, 100 + FORWARDS_WAITING)]
-    await until(lambda: len(forwards.waiting) == FORWARDS_WAITING)
-    with pytest.raises(NotFound, match="too much at once"):
-        await hold(51)
-    await ended([*holding, *waiting])
+    assert [length // KIB for _, length in sender.sent] == [1024, 1024, 2048 // 5, 2048 // 4, 2048 // 3, 1024]
+    await asyncio.gather(*asked)
 
 
-async def test_who_waits_twice_makes_room_for_who_does_not_wait_yet() -> None:
-    forwards, never = Forwards(wait_seconds=60), asyncio.Event()
+async def test_who_leaves_makes_room_whether_it_waits_or_not() -> None:
+    sender = Sender()
+    asked = [sender.ask(asker) for asker in range(6)]
+    await until(lambda: len(sender.sent) == LINE_AT_ONCE)
 
-    async def hold(asker: int, target: int) -> None:
-        async with forwards.place(of(asker), of(target)):
-            await never.wait()
+    await ended([asked[0], asked[3]])
 
-    holding = [asyncio.create_task(hold(asker, 100)) for asker in range(FORWARDS_PER_TARGET)]
-    await until(lambda: len(forwards.taken) == FORWARDS_PER_TARGET)
-    greedy = range(50, 50 + FORWARDS_WAITING // 2)
-    holding += [asyncio.create_task(hold(asker, 100)) for asker in (*greedy, *greedy)]
-    await until(lambda: len(forwards.waiting) == FORWARDS_WAITING)
+    assert [asker for asker, _ in sender.sent] == [0, 1, 2]
+    assert [turn.asker for turn in sender.line.waiting] == [of(4), of(5)]
+    await ended(asked)
+    assert not sender.line.waiting and not sender.line.under_way
 
-    holding.append(asyncio.create_task(hold(90, 100)))
 
-    await until(lambda: of(90) in [place.asker for place in forwards.waiting] and holding[-2].done())
-    assert len(forwards.waiting) == FORWARDS_WAITING
-    with pytest.raises(NotFound, match="who have less"):
-        await holding[-2]
-    with pytest.raises(NotFound, match="too much at once"):
-        await hold(90, 100)  # its first one waits already
-    await ended(holding)
+def test_a_pace_follows_what_a_line_sends_and_rises_fourfold_at_most() -> None:
+    pace = Pace(2.0)
+    sizes = [pace.size]
+    for size, seconds in [
+        (64 * KIB, 0.01),  # fourfold
+        (256 * KIB, 1.0),  # twice as much in two seconds
+        (512 * KIB, 0.1),
+        (1, 0.1),  # which says nothing
+        (1024 * KIB, 8.0),
+        (0, 0.1),  # refused at once
+        (0, 5.0),  # waited for in vain
+    ]:
+        pace.came(size, seconds)
+        sizes.append(pace.size)
+
+    assert [size // KIB for size in sizes] == [64, 256, 512, 1024, 1024, 256, 256, 64]
+
+
+async def test_lines_are_remembered_and_the_longest_unasked_is_forgotten() -> None:
+    forwards = Forwards()
+    first, second = forwards.line(of(1)), forwards.line(of(2))
+    for number in range(3, 3 + MAX_NODES - 1):
+        assert forwards.line(of(1)) is first
+        forwards.line(of(number))
+
+    assert len(forwards.lines) == MAX_NODES
+    assert forwards.line(of(1)) is first and forwards.line(of(2)) is not second

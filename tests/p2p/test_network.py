@@ -127,7 +127,7 @@ async def test_a_file_comes_through_a_relay_where_neither_can_be_dialled() -> No
         got = await asker.fetch(wanted(), [Address(account(2).address)])
 
         assert got == DATA and worker.peer not in asker.owners
-        assert held.asked == 3
+        assert held.asked == 5
 
 
 async def test_a_relay_asks_only_peers_that_are_connected_and_only_for_content() -> None:

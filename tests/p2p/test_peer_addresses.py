@@ -1,7 +1,7 @@
 """Peer ids and addresses, which strangers write."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.errors import Malformed
@@ -25,6 +25,7 @@ def test_a_peer_id_is_the_specifications_encoding_of_its_key() -> None:
     assert peer_id_bytes(PEER) == bytes.fromhex("002408011220") + KEY
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_every_ed25519_key_has_a_peer_id_that_reads_back(key: bytes) -> None:
     assert peer_id_bytes(peer_id(key)) == bytes.fromhex("002408011220") + key
@@ -89,6 +90,7 @@ def test_a_fragment_that_is_not_so_names_nobody_and_is_cut_off(url: str) -> None
     assert (base, address) == (url.split("#")[0], None)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_on_chain_is_split_without_an_error(text: str) -> None:
     base, _ = split_endpoint(text)

@@ -12,7 +12,6 @@ from node.p2p.content import Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.limits import CORE_PEERS, MAX_PEERS, MIB
 from node.p2p.protocols import CONTENT, FORWARD
-from node.p2p.service import piece_seconds
 from tests.p2p.parts import (
     BLOCK_TIME,
     FILE,
@@ -83,10 +82,6 @@ async def test_what_is_forwarded_leaves_when_the_uplink_has_room_for_it() -> Non
         answer = await relay.asked(asker, FORWARD, peer_id_bytes(worker.peer) + Piece(Kind.FILE, FILE, 0).encode())
 
         assert held.turns == [(account(2).address, len(answer))]
-
-
-def test_a_place_is_held_as_long_as_the_piece_is_large() -> None:
-    assert [piece_seconds(length) for length in (0, MIB // 2, MIB)] == [4.0, 12.0, 20.0]
 
 
 def said(news: News, milliseconds: int) -> bytes:
