@@ -1,7 +1,7 @@
 """Heads of answers: what is read of them, and what is refused."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.errors import Malformed
@@ -45,6 +45,7 @@ def test_a_head_is_malformed_when_it_can_be_read_in_two_ways_or_none(data: bytes
         parse_head(data)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: b"HTTP/1.1 200 OK\r\n" + data))
 def test_parsing_ends_in_a_head_or_malformed_when_given_any_bytes(data: bytes) -> None:
     try:

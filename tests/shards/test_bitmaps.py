@@ -1,7 +1,7 @@
 """Which chunks somebody has, as one bit each."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.shards.bitmaps import has, is_whole, packed, unpacked
@@ -38,6 +38,7 @@ def test_a_bitmap_is_whole_when_it_has_all_chunks_and_nothing_else(bitmap: bytes
     assert is_whole(bitmap, chunks) is whole
 
 
+@settings(deadline=None)
 @given(st.lists(st.booleans(), max_size=100))
 def test_what_is_packed_is_what_is_had(verified: list[bool]) -> None:
     bitmap = packed(verified)

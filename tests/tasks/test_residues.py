@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.errors import SpecMismatch
@@ -80,6 +80,7 @@ def test_only_tokens_within_the_fuel_limit_are_looked_at(byte_tokenizer: Tokeniz
     assert task.score(Item((), "0"), (16, 17, 16, 16, 16), 1) == 0.5
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40), st.integers(0, 3))
 def test_any_tokens_have_a_reward_between_0_and_1(byte_tokenizer: Tokenizer, ids: list[int], wanted: int) -> None:
     task = residues(byte_tokenizer, config={"train": 4, "held_out": 0})
