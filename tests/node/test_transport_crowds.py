@@ -18,6 +18,7 @@ from aiohttp import web
 from node.transport import Limits, make_app, send_file, serve
 from node.transport.addresses import subscriber
 from node.transport.limits import Crowd
+from tests.roles.stage import until
 
 BIG_BYTES = 64 << 20  # more than socket buffers take
 ATTACKER, OTHER, NEWCOMER = "127.0.0.2", "127.0.0.3", "127.0.0.4"
@@ -141,11 +142,9 @@ async def test_who_has_as_much_as_anybody_makes_nobody_give_way(tmp_path: Path) 
 async def test_a_file_on_its_way_is_closed_when_its_reader_has_to_give_way(tmp_path: Path) -> None:
     async with serving(tmp_path, Limits(connections=3)) as port:
         held = [await opened(port, ATTACKER, "/big") for _ in range(3)]
-        await asyncio.sleep(0.1)
-        assert open_files(tmp_path / "big") == 3
+        await until(lambda: open_files(tmp_path / "big") == 3)
         assert await status(port, NEWCOMER) == 200
-        await asyncio.sleep(0.1)
-        assert open_files(tmp_path / "big") == 2
+        await until(lambda: open_files(tmp_path / "big") == 2)
         assert await is_cut_off(held[0], 5) < 5
         for _, writer in held:
             writer.transport.abort()

@@ -48,9 +48,10 @@ async def test_a_validator_that_stalls_is_not_waited_for_when_a_quorum_signs_wit
         await network.connect(network.validators[2]).set_endpoint(url)
         await asking.member.sync()
         await signing.member.sync()
+        batcher.share_seconds = 60.0
         started = time.monotonic()
         await batcher._collect([commitment])
-        assert time.monotonic() - started < 2  # the stalling one is given 5 s
+        assert time.monotonic() - started < 10  # any question is given up after 20
         assert len(batcher.batches[commitment].signatures) == 2
 
         batcher.batches.clear()
@@ -58,8 +59,9 @@ async def test_a_validator_that_stalls_is_not_waited_for_when_a_quorum_signs_wit
         for account in network.validators[1:]:
             await network.connect(account).set_endpoint(url)
         await asking.member.sync()
+        started = time.monotonic()
         await batcher._collect([commitment])
-        assert time.monotonic() - started < 4  # such a question is given up after 5
+        assert time.monotonic() - started < 10
         assert batcher.batches == {}
 
 

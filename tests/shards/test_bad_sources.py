@@ -218,18 +218,18 @@ async def test_one_request_at_most_hangs_when_a_source_says_it_has_all_and_stall
         if "/manifests/" in request.path:
             return web.Response(body=origin.manifest_path(root).read_bytes())
         hanging.append(request.path)
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
         return web.Response()
 
     sources = [await answering(servers, stall), await serving(servers, origin)]
     client = downloader(tmp_path / "leaf", http, sources)
-    client.timeouts = replace(TIMEOUTS, idle_seconds=30.0, total_seconds=30.0)
+    client.timeouts = replace(TIMEOUTS, idle_seconds=60.0, total_seconds=60.0)
     started = time.monotonic()
 
     assert contents(await client.fetch(root)) == contents(source)
 
     assert len(hanging) <= 1
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 async def test_not_found_says_how_much_is_missing_when_a_source_has_half(
