@@ -56,7 +56,7 @@ class Handover:
     async def _push(self, who: Address, commitment: Digest, data: bytes) -> None:
         """The address is looked up for every try: a receiver that was restarted may have another one."""
         mine = url_of(self.member.record, self.member.account)  # without one nobody can begin to fetch it here
-        if mine and len(data) > SENT_AT_ONCE_BYTES and await self._is_fetched(who, commitment, len(data)):
+        if mine and len(data) > SENT_AT_ONCE_BYTES and await self._is_fetched(who, commitment, data):
             return
         pause, began = FIRST_PAUSE_SECONDS, self.member.clock.monotonic()
         for _ in range(TRIES):
@@ -68,13 +68,13 @@ class Handover:
         warn("file not handed over: the receiver can still fetch it here", receiver=who, commitment=commitment,
              seconds=self.member.clock.monotonic() - began)  # fmt: skip
 
-    async def _is_fetched(self, who: Address, commitment: Digest, size: int) -> bool:
+    async def _is_fetched(self, who: Address, commitment: Digest, data: bytes) -> bool:
         """Whether nothing is left to do for this receiver, which is waited for while it fetches the file by chunks."""
         clock, path = self.member.clock, RolloutStore(self.member.state.rollouts).path(commitment)
         began = moved = clock.monotonic()
         had = b""
         try:
-            manifest = await asyncio.to_thread(self.member.singles.add, path)
+            manifest = await asyncio.to_thread(self.member.singles.add, path, data)
         except OSError:  # it is only in memory any more
             return False
         while clock.monotonic() - moved < (MOVE_SECONDS if had else BEGIN_SECONDS):
@@ -82,7 +82,7 @@ class Handover:
                 return True
             has = await self._had_by(who, manifest.root)
             if is_whole(has, manifest.chunks):
-                self._handed_over(who, commitment, bytes=size, seconds=clock.monotonic() - began)
+                self._handed_over(who, commitment, bytes=len(data), seconds=clock.monotonic() - began)
                 return True
             if has != had:
                 had, moved = has, clock.monotonic()

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ledger.base import Digest, Submitted
 from node.errors import Malformed, NotFound
@@ -16,11 +17,18 @@ from node.roles.pauses import put_off
 from node.roles.streams import file_by_stream
 from node.rollouts.file import require_root, size_limit
 from node.rollouts.store import RolloutStore
-from node.shards.holding import Stamp
-from node.shards.intact import stamp
+from node.shards.holding import HASH_AGAIN_SECONDS, Stamp
+from node.shards.intact import is_settled, stamp
 from node.shards.manifest import Manifest
 
 MARGIN_SECONDS = 86_400  # of block time, after the last window that can need a file; protocol, "Change"
+
+
+class Seen(NamedTuple):
+    """Of a file that was found to be right: its stamp, and when."""
+
+    stamp: Stamp
+    at: float
 
 
 @dataclass(slots=True)
@@ -30,7 +38,7 @@ class Intake:
     member: Member
     store: RolloutStore
     fetching: Fetching = field(init=False)
-    offered: dict[Digest, Stamp] = field(default_factory=dict)  # of what was seen to be right
+    offered: dict[Digest, Seen] = field(default_factory=dict)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file at a time for strangers
 
     def __post_init__(self) -> None:
@@ -66,9 +74,9 @@ class Intake:
         """Stores the file, and hands it out from now on."""
         self.store.put(commitment, data)
         if (written := stamp(self.store.path(commitment))) is not None:
-            self.offered[commitment] = written
+            self.offered[commitment] = Seen(written, self.member.clock.monotonic())
         with suppress(OSError):  # it has been deleted again
-            self.member.singles.add(self.store.path(commitment))
+            self.member.singles.add(self.store.path(commitment), data)
 
     async def known(self, commitment: Digest) -> Submission:
         """The commitment as it stands on chain, which is read on where it is not known yet. Raises: NotYet."""
@@ -112,35 +120,53 @@ class Intake:
     async def checked(self, commitment: Digest) -> Path:
         """Where the file lies, whose bytes were seen to be the committed ones. Raises: NotFound, NotYet, StoreError."""
         path = self.path(commitment)
-        if self.offered.get(commitment) != stamp(path) and not await self._has((await self.known(commitment)).made):
+        if not self._is_offered(commitment) and not await self._has((await self.known(commitment)).made):
             raise NotFound("this node does not hold that file")
         return path
 
+    def _is_offered(self, commitment: Digest) -> bool:
+        """Whether the file was found to be right lately, and is the same since: a disk that rots leaves its stamp."""
+        seen, now = self.offered.get(commitment), self.member.clock.monotonic()
+        lately = seen is not None and now - seen.at < HASH_AGAIN_SECONDS
+        return seen is not None and lately and seen.stamp == stamp(self.store.path(commitment))
+
     async def _has(self, made: Submitted) -> bool:
-        """Whether the file is here, and right: hashed where it has changed since, or an earlier process left it.
+        """Whether the file is here, and right: hashed where it has changed since, where that was long ago, or where an
+        earlier process left it.
 
         Raises: StoreError.
         """
-        commitment, path = made.commitment, self.store.path(made.commitment)
-        if not self.holds(commitment):
+        if not self.holds(made.commitment):
             return False
-        if self.offered.get(commitment) == stamp(path):
+        if self._is_offered(made.commitment):
             return True
         async with self.reading:
-            now = stamp(path)
-            if now is None or (self.offered.get(commitment) != now and await asyncio.to_thread(self.get, made) is None):
-                return False
-            self.offered[commitment] = now
-        return True
+            return self._is_offered(made.commitment) or await asyncio.to_thread(self._read, made) is not None
+
+    def _read(self, made: Submitted) -> bytes | None:
+        """As `get`; what is right is noted as that."""
+        before, at = stamp(self.store.path(made.commitment)), self.member.clock.monotonic()
+        data = None if before is None else self.get(made)
+        if before is not None and data is not None and is_settled(before):
+            self.offered[made.commitment] = Seen(before, at)
+        return data
 
     async def manifest(self, commitment: Digest) -> Manifest:
         """By what chunks the file is handed out here. Raises: NotFound, NotYet, StoreError."""
         path = await self.checked(commitment)
+        made = (await self.known(commitment)).made
         try:
             async with self.reading:
-                return await asyncio.to_thread(self.member.singles.add, path)
+                return await asyncio.to_thread(lambda: self.member.singles.known(path) or self._shelved(made, path))
         except OSError as error:
             raise NotFound("this node has deleted that file") from error
+
+    def _shelved(self, made: Submitted, path: Path) -> Manifest:
+        """Of what the file is to be: what a disk has made of it since is no manifest to hand out. Raises: NotFound."""
+        data = self._read(made)
+        if data is None:
+            raise NotFound("this node does not hold that file")
+        return self.member.singles.add(path, data)
 
     async def fetch(self, commitment: Digest) -> bool:
         """Gets the file from whoever may hold it; whether it is here now. What came of it stays where it did not come

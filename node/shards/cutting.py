@@ -39,6 +39,11 @@ def cut(path: Path, chunk_bytes: int, progress: Callable[[int], None], copy: Pat
         return digests
 
 
+def cut_bytes(data: bytes, chunk_bytes: int) -> list[bytes]:
+    """As `cut`, of what a file holds."""
+    return [blake3(data[start : start + chunk_bytes]).digest() for start in range(0, len(data), chunk_bytes)]
+
+
 def _digest(path: Path, source: int, target: int | None, chunk_bytes: int, size: int, room: local, start: int) -> bytes:
     if not hasattr(room, "chunk"):
         room.chunk = memoryview(bytearray(chunk_bytes))  # of this thread

@@ -6,6 +6,8 @@ that takes a minute, in which others go on.
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 
 from ledger.base import Digest
 from node.errors import NotFound
@@ -19,10 +21,10 @@ log = logging.getLogger(__name__)
 class Held:
     """Reading it needs no lock. Raises OSError where nothing else is said."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, now: Callable[[], float] = time.monotonic) -> None:
         self.changing = threading.RLock()
         self._hashing = threading.Lock()  # one checkpoint at a time; taken before `changing`, never while holding it
-        self._layout = layout
+        self._layout, self._now = layout, now
         self._holdings: dict[Digest, Holding] = {}  # replaced, never changed
         for root in layout.roots(CHECKPOINTS):
             self._adopt(root)
@@ -35,12 +37,12 @@ class Held:
         return holding
 
     def locate(self, digest: bytes) -> Place | None:
-        """Of a verified chunk of any checkpoint, which was hashed, and whose file is the same since."""
+        """Of a verified chunk of any checkpoint, which was hashed lately, and whose file is the same since."""
         return next((place for each in self._holdings.values() if (place := locate(each, digest)) is not None), None)
 
     def vouch(self, digest: bytes) -> Place | None:
-        """As `locate`; where that finds nothing, of the first that is right, hashed now: an earlier process left it, or
-        its file has changed. What is wrong is given up. Raises: OSError."""
+        """As `locate`; where that finds nothing, of the first that is right, hashed now: an earlier process left it,
+        its file has changed, or it was hashed long ago. What is wrong is given up. Raises: OSError."""
         while (place := self.locate(digest)) is None:
             before = self._holdings
             for holding in before.values():
@@ -52,7 +54,7 @@ class Held:
         return place
 
     def _is_right(self, holding: Holding, number: int, digest: bytes) -> bool:
-        """Hashes a chunk, unless it was and its file is the same."""
+        """Hashes a chunk, unless it was lately and its file is the same."""
         try:
             why = why_wrong(holding, number, digest)
         except FileNotFoundError:  # another store has published or evicted it
@@ -131,7 +133,7 @@ class Held:
         if not sizes_agree(folder, manifest):
             self._discard(root, "a file is missing or has another size")
             return None
-        return self.put(Holding(root, manifest, folder, whole=True, found=True))
+        return self.put(Holding(root, manifest, folder, whole=True, found=True, now=self._now))
 
     def _give_up(self, holding: Holding, number: int, why: str) -> None:
         """A whole checkpoint goes; what is being received is begun anew, with all that is right of it."""

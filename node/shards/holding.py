@@ -1,8 +1,10 @@
 """A checkpoint's files in one folder, and which of their chunks are known to be right. Reads no disk."""
 
 import threading
+import time
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +12,9 @@ from typing import NamedTuple
 from ledger.base import Digest
 from node.shards.bitmaps import packed
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
+
+HASH_AGAIN_SECONDS = 3600.0  # nothing beside sending a chunk; what is sent within it the page cache has, mostly
+NEVER = float("-inf")
 
 Place = tuple[Path, int, int]  # (file, offset, length), in bytes
 
@@ -25,16 +30,26 @@ class Stamp(NamedTuple):
 class Holding:
     """Chunks are numbered through, file after file. Reading it needs no lock.
 
-    What is `found`, as an earlier process left it, counts as verified, and yet nobody gets it before it is `hashed`.
-    That holds as long as its file has the stamp that it had then (`intact`).
+    What is `found`, as an earlier process left it, counts as verified, and yet nobody gets it before it is hashed.
+    That holds as long as its file has the stamp that it had then (`intact`), and to be handed out for an hour: a disk
+    that rots leaves the stamp as it is.
     """
 
-    def __init__(self, root: Digest, manifest: Manifest, folder: Path, whole: bool, found: bool = False) -> None:
+    def __init__(
+        self,
+        root: Digest,
+        manifest: Manifest,
+        folder: Path,
+        whole: bool,
+        found: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.root = root
         self.manifest = manifest
         self.folder = folder
         self.verified = bytearray([whole]) * manifest.chunks
-        self.hashed = bytearray([not found]) * manifest.chunks
+        self.now = now
+        self.hashed = array("d", [NEVER if found else now()]) * manifest.chunks  # when each was, by `now`
         self.stamps: list[Stamp | None] = [None] * len(manifest.files)
         self.writing = threading.Lock()  # to a file here, or its stamp
         self._starts = list(accumulate((len(file.chunks) for file in manifest.files), initial=0))
@@ -64,10 +79,17 @@ class Holding:
     def path(self, file: int) -> Path:
         return self.folder / self.manifest.files[file].name
 
+    def vouch(self, number: int) -> None:
+        """Chunk `number` is right: it has just been hashed."""
+        self.hashed[number] = self.now()
+
+    def hashed_lately(self, number: int) -> bool:
+        return self.now() - self.hashed[number] < HASH_AGAIN_SECONDS
+
     def doubt(self, file: int) -> None:
         """None of its chunks counts as hashed any more."""
         start, end = self._starts[file], self._starts[file + 1]
-        self.hashed[start:end] = bytes(end - start)
+        self.hashed[start:end] = array("d", [NEVER]) * (end - start)
 
     def entry(self, number: int) -> tuple[FileEntry, int]:
         """The file of chunk `number`, and which of its chunks that is."""
@@ -84,7 +106,7 @@ class Holding:
 
     def moved(self, folder: Path) -> "Holding":
         """As it is, where it lies now."""
-        moved = Holding(self.root, self.manifest, folder, self.whole)
+        moved = Holding(self.root, self.manifest, folder, self.whole, now=self.now)
         moved.hashed[:], moved.stamps[:] = self.hashed, self.stamps
         return moved
 

@@ -1,18 +1,23 @@
 """Whether files on disk are what a manifest says, and still are what they were when that was found out.
 
 A file's stamp differs once it was written to or replaced: what was hashed before counts no more then. This node writes
-where it receives, and notes each stamp itself. Functions raise OSError where nothing else is said.
+where it receives, and notes each stamp itself. A disk that rots changes no stamp: what is handed out was hashed within
+the hour. Functions raise OSError where nothing else is said.
 """
 
+import errno
 import os
+import time
 from pathlib import Path
 
 from blake3 import blake3
 
 from ledger.disk import refusal
 from node.files import is_damage, open_regular
-from node.shards.holding import Holding, Place, Stamp
+from node.shards.holding import NEVER, Holding, Place, Stamp
 from node.shards.manifest import Manifest
+
+TICK_NS = 20_000_000  # twice the longest tick of the clock that files' times are of (Linux with CONFIG_HZ=100)
 
 
 def sizes_agree(folder: Path, manifest: Manifest) -> bool:
@@ -34,25 +39,38 @@ def stamp(path: Path) -> Stamp | None:
     return Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+def require_stamp(path: Path) -> Stamp:
+    """As `stamp`. Raises: FileNotFoundError: there is nothing."""
+    seen = stamp(path)
+    if seen is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return seen
+
+
+def is_settled(seen: Stamp) -> bool:
+    """Whether whoever writes to its file from now on changes it. Source: git, Documentation/technical/racy-git.txt."""
+    return abs(time.time_ns() - seen.changed_ns) > TICK_NS
+
+
 def stamps(holding: Holding) -> list[Stamp | None]:
     """Of each file, as it is now."""
     return [stamp(holding.path(file)) for file in range(len(holding.manifest.files))]
 
 
 def locate(holding: Holding, digest: bytes) -> Place | None:
-    """Where a verified chunk with that digest lies, which was hashed, and whose file has not changed since."""
+    """Where a verified chunk with that digest lies, which was hashed lately, and whose file is the same since."""
     for number in holding.numbers(digest):
-        if holding.verified[number] and holding.hashed[number]:
-            file = holding.file(number)
-            # While this process writes to it, it has just been looked at (`partial`).
-            if stamp(holding.path(file)) == holding.stamps[file] or holding.writing.locked():
-                return holding.place(number)
+        file = holding.file(number)
+        # In this order: who looks at a file that has changed doubts what was hashed, then notes the new stamp.
+        same = holding.verified[number] and stamp(holding.path(file)) == holding.stamps[file]
+        if same and holding.hashed_lately(number):
+            return holding.place(number)
     return None
 
 
 def is_intact(holding: Holding) -> bool:
-    """Whether every byte was hashed, and no file has changed since."""
-    return holding.whole and 0 not in holding.hashed and stamps(holding) == holding.stamps
+    """Whether every byte was hashed, however long ago, and no file has changed since."""
+    return holding.whole and stamps(holding) == holding.stamps and NEVER not in holding.hashed
 
 
 def look(holding: Holding, file: int) -> None:
@@ -64,16 +82,17 @@ def look(holding: Holding, file: int) -> None:
 
 
 def why_wrong(holding: Holding, number: int, digest: bytes) -> str | None:
-    """Why a chunk is not what it should be; None where it is, hashed now unless it was and its file is the same.
+    """Why a chunk is not what it should be; None where it is, hashed now unless it was lately and its file is the same.
 
     Raises: FileNotFoundError: there is no such file. OSError.
     """
     file = holding.file(number)
     with holding.writing:
         look(holding, file)
-        if holding.hashed[number]:
+        if holding.hashed_lately(number):
             return None
         before = holding.stamps[file]
+    settled = before is not None and is_settled(before)
     if before is not None and before.size != holding.manifest.files[file].size:
         return "it has another size"
     try:
@@ -83,8 +102,8 @@ def why_wrong(holding: Holding, number: int, digest: bytes) -> str | None:
             return f"it cannot be read ({refusal(error)})"
         raise
     with holding.writing:
-        if right and before == holding.stamps[file] == stamp(holding.path(file)):
-            holding.hashed[number] = True
+        if right and settled and before == holding.stamps[file] == stamp(holding.path(file)):
+            holding.vouch(number)
     return None if right else "its bytes have changed"
 
 

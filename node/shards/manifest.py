@@ -18,7 +18,7 @@ from node.errors import Malformed, StoreError
 from node.files import disk_refused
 from node.progress import OnProgress
 from node.runspec import Hex32
-from node.shards.cutting import cut
+from node.shards.cutting import cut, cut_bytes
 from node.tensors import BITS, MAX_FILE_BYTES, MAX_RANK, TensorEntry, read_tensors
 
 CHUNK_BYTES = 4 << 20  # protocol, "Weights"
@@ -139,9 +139,9 @@ def build(folder: Path, progress: OnProgress | None = None, copy: Path | None = 
     return Manifest.parse(manifest.encode())
 
 
-def of_file(path: Path) -> Manifest:
-    """The manifest of one file alone, whatever it holds. Raises: OSError."""
-    return Manifest((_file_entry(path, lambda _: None),), ())
+def of_bytes(name: str, data: bytes) -> Manifest:
+    """The manifest of one file alone, whatever it holds."""
+    return Manifest((FileEntry(name, len(data), tuple(cut_bytes(data, CHUNK_BYTES))),), ())
 
 
 def _from(before: int, total: int, progress: OnProgress | None) -> Callable[[int], None]:

@@ -84,7 +84,7 @@ def _write_one(holding: Holding, marks: Path, number: int, data: bytes | memoryv
             look(holding, file)  # before what somebody else did to it cannot be told from this
             _write_at(path, offset, data)
             holding.stamps[file] = stamp(path)
-            holding.hashed[number] = True
+            holding.vouch(number)
         _write_at(marks, number, VERIFIED)
     except FileNotFoundError:
         raise

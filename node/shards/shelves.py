@@ -1,6 +1,7 @@
 """Where a node's chunks can be: several stores, which come and go, and single files that lie anywhere."""
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,9 @@ from typing import Protocol, TypeVar
 from ledger.base import Digest
 from node.errors import NotFound
 from node.shards.holding import Holding, Place
-from node.shards.intact import is_intact, locate, stamp
-from node.shards.manifest import Manifest, of_file
+from node.shards.intact import locate, require_stamp, stamps, why_wrong
+from node.shards.layout import disk
+from node.shards.manifest import Manifest, of_bytes
 from node.shards.store import Listener
 
 MAX_SINGLES = 1024  # files whose chunks are known; the longest unasked is forgotten first
@@ -23,8 +25,8 @@ class Shelf(Protocol):
     """What is served of a `CheckpointStore`, or of anything that has chunks.
 
     Where a chunk lies is asked in three ways: `locate` says what is known without a look at the disk; where that finds
-    nothing, `vouch` hashes what an earlier process left; where the file that either named has gone, `relocate` looks
-    what others have done to the disk. All methods but `locate` may block.
+    nothing, `vouch` hashes what an earlier process left, or was hashed long ago; where the file that either named has
+    gone, `relocate` looks what others have done to the disk. All methods but `locate` may block.
     """
 
     def manifest_path(self, root: Digest) -> Path: ...
@@ -102,24 +104,29 @@ class Singles:
     Such a manifest is had from whoever knows the file by another name, not by its root.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._files: OrderedDict[Path, Holding] = OrderedDict()
         self._roots: dict[Digest, Holding] = {}
         self._chunks: dict[bytes, Holding] = {}
         self._changing = threading.Lock()
 
-    def add(self, path: Path) -> Manifest:
-        """The manifest of the file, the only one in it, by its own name; hashed the first time, and when the file has
-        changed since. Blocking.
+    def known(self, path: Path) -> Manifest | None:
+        """Of a file that was added, where it is the same since, and no chunk of it was found wrong."""
+        holding = self._files.get(path)
+        return holding.manifest if holding is not None and _is_same(holding) else None
 
-        Raises: OSError: it cannot be read.
+    def add(self, path: Path, data: bytes) -> Manifest:
+        """The manifest of `data`, which are to be the bytes at `path`: the only file in it, by its own name. What lies
+        there is hashed when it is handed out. Blocking.
+
+        Raises: OSError: it cannot be looked at.
         """
         holding = self._files.get(path)
-        if holding is None or not is_intact(holding):
-            before = stamp(path)
-            manifest = of_file(path)
-            holding = Holding(manifest.root, manifest, path.parent, whole=True)
-            holding.stamps = [before]
+        if holding is None or not _is_same(holding):
+            manifest = of_bytes(path.name, data)
+            holding = Holding(manifest.root, manifest, path.parent, whole=True, found=True, now=self._now)
+            holding.stamps = [require_stamp(path)]
         with self._changing:
             self._files[path] = holding
             self._files.move_to_end(path)
@@ -141,17 +148,22 @@ class Singles:
         return holding.bitmap()
 
     def locate(self, digest: bytes) -> Place | None:
-        """Of a file that is the same since it was hashed."""
+        """Of a file that is the same since the chunk was hashed, lately."""
         holding = self._chunks.get(digest)
         return None if holding is None else locate(holding, digest)
 
     def vouch(self, digest: bytes) -> Place | None:
-        """As `locate`; a file that has been deleted, or changed, is forgotten. Blocking."""
+        """As `locate`, after hashing the chunk, where it is to be; a file that has been deleted, or has changed, is
+        forgotten. Blocking. Raises: StoreError."""
         holding = self._chunks.get(digest)
-        if holding is not None and not is_intact(holding):
-            with self._changing:
-                self._drop(holding.path(0))
-        return self.locate(digest)
+        if holding is None:
+            return None
+        with disk(f"cannot read {holding.path(0)}"):
+            if _is_right(holding, digest):
+                return holding.place(holding.numbers(digest)[0])
+        with self._changing:
+            self._drop(holding.path(0))
+        return None
 
     def relocate(self, digest: bytes) -> Place | None:
         """As `vouch`."""
@@ -172,3 +184,16 @@ class Singles:
         for digest in set(holding.digests()):
             if self._chunks.get(digest) is holding:
                 del self._chunks[digest]
+
+
+def _is_same(holding: Holding) -> bool:
+    """Whether its file is what was there when it was added."""
+    return stamps(holding) == holding.stamps
+
+
+def _is_right(holding: Holding, digest: bytes) -> bool:
+    """Whether its file is the same since, and has that chunk: hashed now, unless it was lately."""
+    try:
+        return _is_same(holding) and why_wrong(holding, holding.numbers(digest)[0], digest) is None
+    except FileNotFoundError:
+        return False

@@ -5,6 +5,7 @@ Methods block on the disk, except `have`, `locate` and `manifest`; call them in 
 """
 
 import shutil
+import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -25,15 +26,15 @@ Listener = Callable[[Sequence[bytes]], None]  # digests of what has become avail
 
 class CheckpointStore:
     """Every chunk in it was hashed before it was written, and again where an earlier process left it: of what is being
-    received when it is begun, of what is whole when it is first handed out."""
+    received when it is begun, of what is whole when it is first handed out; and of what is handed out, each hour."""
 
-    def __init__(self, folder: Path, quota_bytes: int | None = None) -> None:
+    def __init__(self, folder: Path, quota_bytes: int | None = None, now: Callable[[], float] = time.monotonic) -> None:
         """Opens or creates the store; its checkpoints take `quota_bytes` of the disk at most. Raises: StoreError."""
         self._room = Room(folder, quota_bytes)
         self._listeners: tuple[Listener, ...] = ()
         with disk(f"cannot open the checkpoint store {folder}"):
             self._layout = Layout(folder)
-            self._held = Held(self._layout)
+            self._held, self._now = Held(self._layout, now), now
 
     @property
     def folder(self) -> Path:
@@ -57,7 +58,7 @@ class CheckpointStore:
             try:
                 staged.mkdir()
                 manifest = build(source, progress, staged)
-                holding = Holding(manifest.root, manifest, staged, whole=True)
+                holding = Holding(manifest.root, manifest, staged, whole=True, now=self._now)
                 holding.stamps = stamps(holding)
                 self._layout.make_lasting(manifest, staged)
                 with self._held.changing:
@@ -118,7 +119,8 @@ class CheckpointStore:
                 self._save_manifest(manifest)  # which may be all that was missing
             if self._held.present(root) is not None:
                 return root
-            holding = Holding(root, manifest, self._layout.partial(root), whole=False, found=True)
+            partial = self._layout.partial(root)
+            holding = Holding(root, manifest, partial, whole=False, found=True, now=self._now)
             self._make_room(f"checkpoint {root.hex()[:16]}", manifest.size, root)
             self._save_manifest(manifest)
             prepare(holding, self._layout)
@@ -180,8 +182,8 @@ class CheckpointStore:
         return self._held.get(root).bitmap()
 
     def locate(self, digest: bytes) -> Place | None:
-        """(file, offset, length) of a chunk of any checkpoint that was hashed, and whose file is the same since; it may
-        be renamed a moment later. What an earlier process left, or has changed, is hashed by `vouch`."""
+        """(file, offset, length) of a chunk of any checkpoint that was hashed within the hour, and whose file is the
+        same since; it may be renamed a moment later. What else is here is hashed by `vouch`."""
         return self._held.locate(digest)
 
     def vouch(self, digest: bytes) -> Place | None:

@@ -9,12 +9,16 @@ import pytest
 from ledger.base import Address, Digest
 from node.errors import NotFound
 from node.p2p.content import PIECE_BYTES, Kind, Piece
+from node.roles.intake import Seen
 from node.roles.pieces import HeldPieces
 from node.rollouts.store import RolloutStore
+from node.shards.holding import HASH_AGAIN_SECONDS
 from node.shards.intact import stamp
 from node.transport import Uplink
+from tests.clocks import HandClock
 from tests.roles.network import Build, Part
 from tests.roles.stage import until
+from tests.shards.checkpoints import flip_unnoticed
 
 ASKER = Address("0x" + "aa" * 20)
 FILE = Digest(b"\x05" * 32)
@@ -42,7 +46,7 @@ def holding(worker: Part, data: bytes) -> HeldPieces:
     intake.store.put(FILE, data)
     seen = stamp(intake.store.path(FILE))
     assert seen is not None
-    intake.offered[FILE] = seen
+    intake.offered[FILE] = Seen(seen, worker.member.clock.monotonic())
     return HeldPieces(worker.member, worker.mailbox)
 
 
@@ -146,3 +150,39 @@ async def test_however_much_one_node_asks_for_another_has_its_share_of_the_uplin
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_file_that_rots_is_given_by_no_way_once_it_was_read_an_hour_ago(build: Build) -> None:
+    """By stream, whole, and by chunks: of bytes that are not those that were committed to there is no manifest."""
+    network = await build(validators=1)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    await worker.member.sync()
+    worker.member.clock = clock = HandClock()
+    intake, pieces = worker.role.maker.intake, HeldPieces(worker.member, worker.mailbox)
+    path = intake.path(commitment)
+    assert (await pieces.piece(ASKER, Piece(Kind.FILE, commitment, 0)))[0] == path.stat().st_size
+    flip_unnoticed(path)
+    clock.now += HASH_AGAIN_SECONDS
+
+    for asked in (
+        pieces.piece(ASKER, Piece(Kind.FILE, commitment, 0)), worker.mailbox.submission(commitment),
+        worker.mailbox.manifest(commitment),
+    ):  # fmt: skip
+        with pytest.raises(NotFound):
+            await asked
+    assert not path.exists()  # it is to be had from others
+
+
+async def test_no_manifest_is_made_of_a_file_that_a_chunk_was_found_wrong_of(build: Build) -> None:
+    network = await build(validators=1)
+    worker = await network.worker()
+    commitment = await network.commit_honestly(worker)
+    await worker.member.sync()
+    intake, singles = worker.role.maker.intake, worker.member.singles
+    (digest,) = (await intake.manifest(commitment)).files[0].chunks
+    flip_unnoticed(intake.path(commitment))
+
+    assert singles.vouch(digest) is None
+    with pytest.raises(NotFound):
+        await intake.manifest(commitment)

@@ -13,13 +13,16 @@ from blake3 import blake3
 from ledger.base import Digest
 from node.errors import NotFound
 from node.files import is_damage
+from node.shards import intact
 from node.shards.client import Downloader
+from node.shards.holding import HASH_AGAIN_SECONDS
 from node.shards.intact import read_place
 from node.shards.manifest import CHUNK_BYTES, build
 from node.shards.shelves import Singles
 from node.shards.store import CheckpointStore
 from node.transport.connections import Connections
-from tests.shards.checkpoints import chunks_of, contents, flip, flip_unnoticed, four_chunks
+from tests.clocks import HandClock
+from tests.shards.checkpoints import aged, chunks_of, contents, flip, flip_unnoticed, four_chunks
 from tests.shards.sources import QUICK, downloader, serving
 
 BRIEF = replace(QUICK, patience_seconds=0.5, brief_wait_seconds=0, wait_seconds=0)
@@ -32,8 +35,10 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, source: Path) -> Digest:
-    """Of a checkpoint that an earlier process left in the store."""
-    return CheckpointStore(tmp_path / "store").add(source)
+    """Of a checkpoint that an earlier process left in the store, long ago."""
+    root = CheckpointStore(tmp_path / "store").add(source)
+    aged(tmp_path / "store" / "checkpoints")
+    return root
 
 
 def a_folder(path: Path) -> None:
@@ -64,6 +69,12 @@ def cut(path: Path) -> None:
 def huge(path: Path) -> None:
     path.chmod(0o644)
     os.truncate(path, 1 << 36)
+
+
+def written(path: Path, data: bytes, at: int) -> None:
+    """At `at`, in nanoseconds since 1970."""
+    path.write_bytes(data)
+    os.utime(path, ns=(at, at))
 
 
 Harm = Callable[[Path], None]
@@ -147,6 +158,94 @@ async def test_a_flip_between_two_chunks_that_come_is_noticed_and_the_chunk_had_
     assert folder is not None and contents(folder) == contents(source)
 
 
+# --- What changes without a trace
+
+
+async def test_what_rots_is_served_no_more_once_it_was_hashed_an_hour_ago_and_nobody_banned(
+    tmp_path: Path, source: Path, servers: AsyncExitStack, http: Connections
+) -> None:
+    clock = HandClock()
+    store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
+    root = store.add(source)
+    assert store.complete(root) is not None
+    digest = blake3(b"a" * CHUNK_BYTES).digest()
+    flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
+    clock.now += HASH_AGAIN_SECONDS - 1
+    assert store.locate(digest) is not None
+    clock.now += 1
+    assert store.locate(digest) is None
+    node = downloader(tmp_path / "node", http, [await serving(servers, store)], BRIEF)
+
+    assert await fetched(node, root) is None
+    assert not node.selection.banned
+    assert store.complete(root) is None and store.begin(build(source)) == root  # it is had anew
+
+
+def test_a_chunk_that_rots_while_others_are_received_is_had_again(tmp_path: Path, source: Path) -> None:
+    clock = HandClock()
+    store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
+    root = store.begin(build(source))
+    pieces = chunks_of(source)
+    for piece in pieces[:2]:
+        store.write_chunk(root, *piece)
+    flip_unnoticed(tmp_path / "store" / "partial" / root.hex() / "weights")
+    clock.now += HASH_AGAIN_SECONDS
+
+    assert store.vouch(blake3(pieces[1][2]).digest()) is None
+    store.begin(build(source))
+    assert store.have(root) == bytes([0b0001])
+    for piece in pieces[1:]:
+        store.write_chunk(root, *piece)
+    folder = store.complete(root)
+    assert folder is not None and contents(folder) == contents(source)
+
+
+def test_what_was_hashed_again_counts_for_another_hour(tmp_path: Path, root: Digest) -> None:
+    clock = HandClock()
+    store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
+    digest = blake3(b"{}").digest()
+    for _ in range(3):
+        assert store.locate(digest) is None and store.vouch(digest) == store.locate(digest) is not None
+        clock.now += HASH_AGAIN_SECONDS
+
+
+def test_what_was_hashed_within_a_tick_of_being_written_is_hashed_again(
+    tmp_path: Path, root: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second write within the tick leaves the file's time as it is."""
+    monkeypatch.setattr(intact, "TICK_NS", 3600 * 10**9)
+    os.utime(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
+    store = CheckpointStore(tmp_path / "store")
+    digest = blake3(b"a" * CHUNK_BYTES).digest()
+    assert store.vouch(digest) is not None and store.complete(root) is not None
+    flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
+
+    assert store.locate(digest) is None and store.vouch(digest) is None and store.complete(root) is None
+
+
+def test_a_rollout_file_that_rots_is_forgotten_once_its_chunk_was_hashed_an_hour_ago(tmp_path: Path) -> None:
+    clock, path = HandClock(), tmp_path / "file"
+    written(path, b"rollouts", at=1)
+    singles = Singles(clock.monotonic)
+    (digest,) = singles.add(path, b"rollouts").files[0].chunks
+    assert singles.vouch(digest) is not None
+    flip_unnoticed(path)
+    clock.now += HASH_AGAIN_SECONDS - 1
+    assert singles.vouch(digest) is not None
+    clock.now += 1
+
+    assert singles.locate(digest) is None and singles.vouch(digest) is None and singles.known(path) is None
+
+
+def test_a_rollout_file_that_rotted_before_it_was_first_handed_out_is_not(tmp_path: Path) -> None:
+    path, singles = tmp_path / "file", Singles()
+    written(path, b"rollouts", at=1)
+    (digest,) = singles.add(path, b"rollouts").files[0].chunks
+    flip_unnoticed(path)
+
+    assert singles.vouch(digest) is None
+
+
 def test_nothing_is_hashed_again_as_long_as_no_file_changes(tmp_path: Path, root: Digest) -> None:
     store = CheckpointStore(tmp_path / "store")
     assert store.complete(root) is not None
@@ -169,14 +268,15 @@ def test_only_the_file_that_changed_is_hashed_again(tmp_path: Path, root: Digest
 
 def test_a_rollout_file_that_changed_after_it_was_hashed_is_handed_out_no_more(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"rollouts")
+    written(path, b"rollouts", at=1)
     singles = Singles()
-    (digest,) = singles.add(path).files[0].chunks
-    assert singles.locate(digest) == (path, 0, 8)
-    path.write_bytes(b"rollout!")
+    (digest,) = singles.add(path, b"rollouts").files[0].chunks
+    assert singles.vouch(digest) == singles.locate(digest) == (path, 0, 8)
+    written(path, b"rollout!", at=2)
 
-    assert singles.locate(digest) is None and singles.vouch(digest) is None
-    assert singles.add(path).files[0].chunks == (blake3(b"rollout!").digest(),)
+    assert singles.locate(digest) is None and singles.vouch(digest) is None and singles.known(path) is None
+    assert singles.add(path, b"rollout!").files[0].chunks == (blake3(b"rollout!").digest(),)
+    assert singles.known(path) is not None
 
 
 @pytest.mark.parametrize("harm", [a_folder, a_pipe, an_endless_link, a_link_to_itself])

@@ -10,12 +10,12 @@ import pytest
 
 from ledger.base import Digest
 from node.shards.held import Held
-from node.shards.holding import Holding, Place
+from node.shards.holding import NEVER, Holding, Place
 from node.shards.intact import is_intact
 from node.shards.layout import Layout
 from node.shards.manifest import build
 from node.shards.store import CheckpointStore
-from tests.shards.checkpoints import checkpoint, four_chunks
+from tests.shards.checkpoints import aged, checkpoint, flip, four_chunks
 
 
 class Watched(Holding):
@@ -33,8 +33,10 @@ class Watched(Holding):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Digest:
-    """Of a checkpoint that an earlier process left in the store."""
-    return CheckpointStore(tmp_path / "store").add(four_chunks(tmp_path / "source"))
+    """Of a checkpoint that an earlier process left in the store, long ago."""
+    root = CheckpointStore(tmp_path / "store").add(four_chunks(tmp_path / "source"))
+    aged(tmp_path / "store" / "checkpoints")
+    return root
 
 
 def hashed(tmp_path: Path, root: Digest, meanwhile: Callable[[Path], object]) -> tuple[bool, Held]:
@@ -108,13 +110,33 @@ def test_a_checkpoint_that_went_after_it_was_hashed_counts_as_intact_no_more(tmp
 def test_a_chunk_is_hashed_once_however_often_an_earlier_process_left_it(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path / "source", a=b"same", b=b"same", c=b"same")
     root = CheckpointStore(tmp_path / "store").add(folder)
+    aged(tmp_path / "store" / "checkpoints")
     held = Held(Layout(tmp_path / "store"))
     (digest,) = set(held.get(root).digests())
 
     assert held.locate(digest) is None
     assert held.vouch(digest) == (tmp_path / "store" / "checkpoints" / root.hex() / "a", 0, 4)
     assert held.vouch(digest) == held.locate(digest)
-    assert list(held.get(root).hashed) == [1, 0, 0]
+    assert [at > NEVER for at in held.get(root).hashed] == [True, False, False]
+
+
+def test_what_changed_is_not_located_while_another_thread_looks_at_it(
+    tmp_path: Path, root: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, plain = Held(Layout(tmp_path / "store")), Holding.doubt
+    config = next(held.get(root).digests())
+    assert held.vouch(config) == held.locate(config) is not None
+    flip(tmp_path / "store" / "checkpoints" / root.hex() / "config", 1)
+    located = list[Place | None]()
+
+    def looked_at(holding: Holding, file: int) -> None:
+        located.append(held.locate(config))
+        plain(holding, file)
+        located.append(held.locate(config))
+
+    monkeypatch.setattr(Holding, "doubt", looked_at)
+    assert held.vouch(config) is None
+    assert located == [None, None]
 
 
 def test_a_damaged_checkpoint_is_removed_and_not_copied_from_when_another_is_begun(

@@ -60,7 +60,7 @@ async def test_a_file_is_handed_out_by_chunks_where_it_lies(
 ) -> None:
     singles = Singles()
     base = await listening(servers, singles)
-    manifest = await asyncio.to_thread(singles.add, file)
+    manifest = await asyncio.to_thread(singles.add, file, FILE)
 
     assert [(each.name, each.size) for each in manifest.files] == [("file.rollouts", len(FILE))]
     assert [chunk.hex() for chunk in manifest.files[0].chunks] == [HEAD, TAIL]
@@ -80,9 +80,9 @@ def test_the_files_that_were_asked_for_longest_ago_are_forgotten(
     for number in range(3):
         path = tmp_path / str(number)
         path.write_bytes(bytes([number]))
-        digests.append(singles.add(path).files[0].chunks[0])
-        singles.add(tmp_path / "0")
-    assert [singles.locate(digest) is not None for digest in digests] == [True, False, True]
+        digests.append(singles.add(path, bytes([number])).files[0].chunks[0])
+        singles.add(tmp_path / "0", b"\0")
+    assert [singles.vouch(digest) is not None for digest in digests] == [True, False, True]
 
 
 async def test_a_store_is_among_the_shelves_for_as_long_as_it_is_held(
@@ -106,7 +106,7 @@ async def test_a_node_that_serves_no_weights_says_so_at_once_and_hands_its_files
 ) -> None:
     singles = Singles()
     base = await listening(servers, Shelves(singles), lambda root: root == WEIGHTS)
-    manifest = await asyncio.to_thread(singles.add, file)
+    manifest = await asyncio.to_thread(singles.add, file, FILE)
     began = time.monotonic()
 
     for path in (f"manifests/{WEIGHTS.hex()}?wait=30", f"have/{WEIGHTS.hex()}"):

@@ -21,7 +21,7 @@ from ledger.base import Digest
 from node.errors import Malformed, NotFound, StoreError
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.store import CheckpointStore
-from tests.shards.checkpoints import checkpoint, chunks_of, contents, four_chunks
+from tests.shards.checkpoints import aged, checkpoint, chunks_of, contents, four_chunks
 
 SOME = Digest(bytes(32))
 
@@ -174,7 +174,9 @@ def test_a_checkpoint_that_changed_after_it_was_hashed_is_removed_when_it_is_has
     store = CheckpointStore(tmp_path / "store")
     root = store.add(source)
     folder = store.complete(root)
-    assert folder is not None and store.recheck(root)
+    assert folder is not None
+    aged(folder)
+    assert store.recheck(root)
     weights = folder / "weights"
     weights.chmod(0o644)
     before = weights.stat()
