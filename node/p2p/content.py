@@ -16,7 +16,7 @@ from node.errors import Malformed
 from node.p2p.pace import MOST_BYTES, Pace
 
 PIECE_BYTES: Final = MOST_BYTES  # in flight on one stream, at most
-ONE_SECONDS: Final = 4.0  # that one is to take: more than a relay's round, so that it is the relay who shares the line
+ONE_SECONDS: Final = 5.0  # that one is to take: more than a relay's round, so that it is the relay who shares the line
 REQUEST: Final = struct.Struct("!B32sQI")
 SIZE: Final = struct.Struct("!Q")
 
@@ -75,22 +75,25 @@ def encode_answer(size: int, data: bytes) -> bytes:
     return SIZE.pack(size) + data
 
 
-async def fetched(ask: Callable[[bytes], Awaitable[bytes]], content: Content) -> bytes:
+async def fetched(ask: Callable[[bytes], Awaitable[bytes]], content: Content, data: bytearray) -> bytes:
     """The whole content, piece by piece; nothing of it is checked but its size.
+
+    Args:
+        data: what has come of it already; what comes is added.
 
     Raises:
         NotFound: it is not there, or broke off.
         Malformed: it is over its limit, or its pieces do not fit together.
     """
-    data, size, limit, pace = bytearray(), 1, content.limit, Pace(ONE_SECONDS)
-    while len(data) < size:
+    size, limit, pace = None, content.limit, Pace(ONE_SECONDS)
+    while size is None or len(data) < size:
         began = asyncio.get_running_loop().time()
         answer = await ask(Piece(content.kind, content.digest, len(data), pace.size).encode())
         if len(answer) <= SIZE.size:
             raise Malformed("a piece without bytes")
         (claimed,) = SIZE.unpack_from(answer)
         piece = answer[SIZE.size :]
-        if claimed > limit or (data and claimed != size) or len(piece) > min(pace.size, claimed - len(data)):
+        if claimed > limit or size not in (None, claimed) or len(piece) > min(pace.size, claimed - len(data)):
             raise Malformed(f"a piece of {len(piece)} bytes of {claimed}; at most {limit} are read")
         pace.came(len(piece), asyncio.get_running_loop().time() - began)
         size = claimed

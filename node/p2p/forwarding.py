@@ -2,7 +2,7 @@
 
 A line sends two pieces at once: one is on its way while the next one is asked for. The next turn is of whoever has been
 given fewest bytes, so that who asks for large pieces, or for many files, has no more of a line than who does not. No
-piece is larger than what the line sends in two seconds, in which all who ask are to have one. Who never answers keeps
+piece is larger than what the line sends in three seconds, in which all who ask are to have one. Who never answers keeps
 nobody from another's line.
 
 Source of the order: Goyal, Vin, Cheng, "Start-time fair queuing", 1996.
@@ -23,7 +23,9 @@ from node.p2p.pace import LEAST_BYTES, Pace
 
 FORWARDS_AT_ONCE: Final = 32  # asked for and waiting: each may become a MiB of memory
 LINE_AT_ONCE: Final = 2  # of these, that one node is asked for
-ROUND_SECONDS: Final = 2.0  # in which everybody who asks for something of a line has a piece, if that can be
+ROUND_SECONDS: Final = (
+    3.0  # in which all who ask have a piece: asking through a relay takes six round trips, half a second
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

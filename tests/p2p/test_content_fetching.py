@@ -1,7 +1,7 @@
 """Whom content is had from: liars, those that stall, and in what order, over a wire in memory and through a relay."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from tests.p2p.parts import (
     wanted,
 )
 
+KIB = 1 << 10
 NOBODYS = Content(Kind.FILE, Digest(b"\x08" * 32), 1, lambda _: None)
 
 
@@ -86,6 +87,7 @@ class ForgingRelay(Nobody):
     link: MemoryLink
     statement: Statement
     heartbeats: bytes
+    forgery: bytes = encode_answer(1, b"!")
     forged: int = 0
 
     async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
@@ -96,8 +98,10 @@ class ForgingRelay(Nobody):
             IDENTITY: self.statement.encode(),
             PEERS: self.heartbeats,
             GOSSIP: b"",
-            FORWARD: encode_answer(1, b"!"),
+            FORWARD: self.forgery,
         }
+        if protocol == FORWARD and self.forged > 1:
+            raise NotFound("not connected any more")
         return answers[protocol]
 
 
@@ -127,6 +131,54 @@ async def test_nobody_is_banned_for_what_a_relay_made_of_it() -> None:
         await first.link.dial(place.address(relay))
         await until(lambda: relay.peer in first.owners and first.peer in relay.owners)
         assert await first.fetch(wanted(), [node(2)]) == DATA
+
+
+@dataclass
+class Breaking(GivenPieces):
+    """Gives two pieces, refuses the third, and so on."""
+
+    offsets: list[int] = field(default_factory=list)
+
+    async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
+        answer = await GivenPieces.piece(self, asker, wanted)
+        if self.asked % 3 == 0:
+            raise NotFound("not now")
+        self.offsets.append(wanted.offset)
+        return answer
+
+
+async def test_what_broke_off_is_gone_on_from_where_the_same_peer_has_given_it() -> None:
+    async with town() as place:
+        breaking = Breaking({FILE: DATA})
+        first, (holder,) = await asker(place, breaking)
+
+        for _ in range(7):  # 320 KiB each
+            with pytest.raises(NotFound):
+                await first.fetch(wanted(), [holder])
+        assert await first.fetch(wanted(), [holder]) == DATA
+
+        assert breaking.offsets == [320 * KIB * n + more for n in range(8) for more in (0, 64 * KIB)]
+        assert not first.fetcher._begun
+
+
+async def test_what_a_relay_made_up_in_part_is_not_gone_on_from_by_another() -> None:
+    async with town() as place:
+        relay, held = await place.node(1), GivenPieces({FILE: DATA})
+        worker = await place.node(2, held, inbound=False, bootstrap=(place.address(relay),))
+        await until(lambda: worker.peer in relay.owners and node(2) in relay.book.heartbeats)
+        forging = forging_relay(place, 4, sized(relay.book.heartbeats[node(2)].data))
+        forging.forgery = encode_answer(len(DATA), b"!" * 1000)
+        first = await place.node(3, inbound=False, bootstrap=(place.address(forging.link),))
+        await until(lambda: forging.link.peer in first.owners and node(2) in first.book.heartbeats)
+        with pytest.raises(NotFound):
+            await first.fetch(wanted(), [node(2)])
+        assert list(map(len, first.fetcher._begun.values())) == [1000]
+
+        await first.link.dial(place.address(relay))
+        await until(lambda: relay.peer in first.owners and first.peer in relay.owners)
+
+        assert await first.fetch(wanted(), [node(2)]) == DATA
+        assert list(first.fetcher._begun) in ([], [(forging.link.peer, node(2), FILE)])
 
 
 async def giver(fetcher: Fetcher, nodes: list[Address], held: dict[Address, GivenPieces]) -> Address:
