@@ -1,7 +1,9 @@
 """The asking side: one method per request that a node makes of another. What comes back is parsed with limits."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
@@ -19,12 +21,13 @@ from node.peers.wire import (
     parse_verdicts,
 )
 from node.progress import OnProgress
-from node.transport import Timeouts, Uplink, read_limited, vet_url
+from node.transport import UNREACHABLE, Timeouts, Uplink, read_limited, vet_url
 from node.transport.uplink import Lease
 
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
 PIECE_BYTES = 1 << 18  # of a file that is sent
+ANYTHING = f"have/{'0' * 64}"  # which no node has: it answers 404
 TRY_AGAIN = {404, 408, 409, 425, 429}  # and every 5xx: the peer may answer otherwise later
 
 
@@ -46,11 +49,15 @@ class PeerClient:
     ) -> None:
         """Hands a rollout file to a validator or the trainer; `progress` gets bytes (sent, in all).
 
-        However long it waits for its place in the uplink: the receiver's time begins when the first byte leaves.
+        However long it waits for its place in the uplink: the receiver's time begins when the first byte leaves. For a
+        receiver that is down none is taken, so that those who are there have them.
         """
         where = f"submissions/0x{commitment.hex()}"
-        with await self.uplink.place(url) as lease:
-            pieces = self._pieces(url, data, lease, progress)
+        if self.uplink.bytes_per_second is not None:
+            await self._require_up(url)
+        with await self.uplink.place(url) as lease, ExitStack() as connecting:
+            connecting.enter_context(lease.watched())  # it may have gone down while this waited
+            pieces = self._pieces(url, data, lease, progress, connecting.close)
             await self._ask("POST", url, where, pieces, timeouts=self.bulk, body_bytes=len(data))
 
     async def submission(self, url: str, commitment: Digest, limit: int) -> bytes:
@@ -83,7 +90,10 @@ class PeerClient:
         """The peer's bitmap of verified chunks of checkpoint `root`."""
         return await self._ask("GET", url, f"have/{root.hex()}")
 
-    async def _pieces(self, url: str, data: bytes, lease: Lease, progress: OnProgress) -> AsyncIterator[bytes]:
+    async def _pieces(
+        self, url: str, data: bytes, lease: Lease, progress: OnProgress, connected: Callable[[], None]
+    ) -> AsyncIterator[bytes]:
+        connected()
         size = min(PIECE_BYTES, self.uplink.piece_bytes)
         for at in range(0, len(data), size):
             piece = data[at : at + size]
@@ -93,6 +103,14 @@ class PeerClient:
             self.uplink.sent_bytes += len(piece)
             progress(at + len(piece), len(data))
         lease.give_up()  # the answer takes none of the uplink
+
+    async def _require_up(self, url: str) -> None:
+        """Leaves a connection that what is asked next goes over. Raises: NotFound: nothing answers there."""
+        try:
+            async with self._asked("GET", url, ANYTHING, timeout=self.quick.client()) as response:
+                await read_limited(response, MAX_JSON_BYTES)
+        except (ValueError, *UNREACHABLE) as error:
+            raise _silent(url, error) from error
 
     async def _ask(
         self,
@@ -105,15 +123,22 @@ class PeerClient:
         body_bytes: int | None = None,
     ) -> bytes:
         sized = {} if body_bytes is None else {"Content-Length": str(body_bytes)}  # a receiver wants to know it first
+        limits = (timeouts or self.quick).client()
         try:
-            # Private addresses are the session's to refuse, after resolution.
-            url = vet_url(base, allow_private=True) / "v1" / path
-            async with self.session.request(
-                method, url, data=body, headers=sized, allow_redirects=False, timeout=(timeouts or self.quick).client()
-            ) as response:
+            async with self._asked(method, base, path, data=body, headers=sized, timeout=limits) as response:
                 return await _answer(response, limit)
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            raise NotFound(f"{base} does not answer: {error or type(error).__name__}") from error
+        except (ValueError, *UNREACHABLE) as error:
+            raise _silent(base, error) from error
+
+    def _asked(
+        self, method: str, base: str, path: str, **options: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        url = vet_url(base, allow_private=True) / "v1" / path  # private addresses are the session's to refuse, resolved
+        return self.session.request(method, url, allow_redirects=False, **options)
+
+
+def _silent(base: str, error: Exception) -> NotFound:
+    return NotFound(f"{base} does not answer: {error or type(error).__name__}")
 
 
 async def _answer(response: aiohttp.ClientResponse, limit: int) -> bytes:

@@ -1,8 +1,10 @@
 """Asking peers that answer badly, too much, too slowly, or not at all."""
 
 import asyncio
+import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from aiohttp import web
@@ -48,6 +50,30 @@ def always(status: int, body: bytes = b"", **headers: str) -> Answering:
         return web.Response(status=status, body=body, headers=headers)
 
     return answer
+
+
+def posted(take: Answering) -> Answering:
+    """As `take`, of what is handed over; anything else is not here."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await take(request) if request.method == "POST" else web.Response(status=404)
+
+    return answer
+
+
+@contextmanager
+def silent(port: int = 0) -> Iterator[str]:
+    """The URL of a machine that is down: nothing answers, not even that nobody listens there."""
+    with ExitStack() as kept:
+        full = kept.enter_context(socket.socket())
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        full.bind(("127.0.0.1", port))
+        full.listen(0)
+        for _ in range(4):  # nobody accepts them: the system drops what comes after
+            waiting = kept.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        yield f"http://127.0.0.1:{full.getsockname()[1]}"
 
 
 async def every_question(peers: PeerClient, url: str) -> list[type[Exception] | None]:
@@ -218,7 +244,7 @@ async def test_a_file_that_is_handed_over_keeps_to_the_upload_limit_with_all_tha
         taken.append(await request.read() == data)
         return web.Response(status=204)
 
-    url = await answering(take)
+    url = await answering(posted(take))
     async with session(allow_private=True) as http:
         peers, began = PeerClient(http, uplink=Uplink(4_000_000)), time.monotonic()
         await asyncio.gather(*(peers.push_submission(url, ABOUT, data) for _ in range(2)))
@@ -242,7 +268,7 @@ async def test_only_so_many_files_are_handed_over_at_once_as_get_on_and_all_arri
         sent[file] = done
         most = max(most, sum(0 < each < len(data) for each in sent))
 
-    urls = [await answering(take) for _ in range(5)]
+    urls = [await answering(posted(take)) for _ in range(5)]
     async with session(allow_private=True) as http:
         peers = PeerClient(http, uplink=Uplink(2_000_000, least_bytes_per_second=1_000_000))
         await asyncio.gather(
@@ -296,3 +322,47 @@ async def test_a_receiver_that_takes_nothing_holds_no_place(
             task.cancel()
         await asyncio.gather(*pushing, return_exceptions=True)
         release.set()
+
+
+async def test_receivers_that_are_down_keep_nobody_from_the_uplink(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    uplink, url = Uplink(1e6, stall_seconds=60), await answering(always(204))
+    async with session(allow_private=True) as http:
+        with silent() as down:
+            peers = PeerClient(http, Timeouts(60, 60, 60), Timeouts(60, 60, 60), uplink)
+            pushing = [asyncio.create_task(peers.push_submission(down, ABOUT, b"x")) for _ in range(uplink.most_files)]
+            await asyncio.wait(pushing, timeout=0.1)
+            await asyncio.wait_for(peers.push_submission(url, ABOUT, b"x"), 2)
+            assert not any(task.done() for task in pushing)
+            for task in pushing:
+                task.cancel()
+            await asyncio.gather(*pushing, return_exceptions=True)
+
+
+async def test_a_receiver_that_went_down_while_its_file_waited_for_a_place_does_not_keep_it(
+    answering: Callable[[Answering], Awaitable[str]],
+) -> None:
+    uplink, url = Uplink(1e6, stall_seconds=0.1), await answering(always(204))
+    server = await asyncio.start_server(lambda _, writer: closed(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with session(allow_private=True) as http:
+        peers = PeerClient(http, Timeouts(60, 60, 60), Timeouts(60, 60, 60), uplink)
+        places = [await uplink.place("a") for _ in range(uplink.most_files)]
+        pushing = asyncio.create_task(peers.push_submission(f"http://127.0.0.1:{port}", ABOUT, b"x"))
+        await asyncio.wait([pushing], timeout=0.2)
+        server.close()
+        await server.wait_closed()
+        with silent(port):
+            places.pop().give_up()
+            await asyncio.wait_for(peers.push_submission(url, ABOUT, b"x"), 2)
+            assert not pushing.done()
+            pushing.cancel()
+            await asyncio.gather(pushing, return_exceptions=True)
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Answers, and takes no second question."""
+    writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    writer.close()
