@@ -132,17 +132,19 @@ class Behind:
 async def behind(
     place: Town, folder: Path, line: SlowLine, held: PieceSource, askers: int, *, relays: int = 1
 ) -> AsyncIterator[Behind]:
-    """A worker that reaches nobody but relays, over `line`, and `askers` that reach one relay each."""
+    """A worker that reaches relays only, over `line`, and `askers` that reach one relay each; where there are no relays,
+    it reaches the askers."""
     async with AsyncExitStack() as stack:
-        link = stack.enter_async_context
-        between = [await link(by_process(place, 1 + n, folder, GivenPieces(), [])) for n in range(relays)]
-        ways = [await link(line.to(_address(one))) for one in between]
-        worker = await link(by_process(place, 50, folder, held, ways))
-        each = [
-            await link(by_process(place, 60 + n, folder, GivenPieces(), [_address(between[n % relays])]))
-            for n in range(askers)
-        ]
-        await until(lambda: all(one.peer in worker.owners and worker.peer in one.owners for one in between))
+
+        async def node(number: int, held: PieceSource, *bootstrap: PeerAddress) -> Network:
+            return await stack.enter_async_context(by_process(place, number, folder, held, bootstrap))
+
+        between = [await node(1 + n, GivenPieces()) for n in range(relays)]
+        known = [[_address(between[n % relays])] if relays else [] for n in range(askers)]
+        each = [await node(60 + n, GivenPieces(), *known[n]) for n in range(askers)]
+        near = between or each
+        worker = await node(50, held, *[await stack.enter_async_context(line.to(_address(one))) for one in near])
+        await until(lambda: all(one.peer in worker.owners and worker.peer in one.owners for one in near))
         await until(lambda: all(one.book.peers_of([worker.myself.address]) and one.owners for one in each))
         counts = [one.link for one in each if isinstance(one.link, CountingLink)]
         yield Behind(line, worker, each, counts, [0] * askers)
