@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from node.orphans import command
+from node.printed import Printed
 
 HOST: Final = "node.p2p.host"
 OURS: Final = "INTELLECT_NODE_"  # variables that are none of the process's business: a wallet's password is one
 LEAVE_SECONDS: Final = 2.0
+LAST_LINES: Final = 20  # among which one is no line of a drawing
+PRINT_SECONDS: Final = 1.0  # for what it printed to come once it has ended: it is in a pipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +25,19 @@ class Child:
 
     process: asyncio.subprocess.Process
     orders: socket.socket
-    log: Path
+    printed: Printed
 
     def last_words(self) -> str:
         """Why it ended, in its own words where there are any."""
-        try:
-            lines = self.log.read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
+        lines = self.printed.last_lines(LAST_LINES, PRINT_SECONDS)
         said = [text for line in lines if (text := line.strip(" |+-"))]  # trio draws groups of errors
         return said[-1] if said else f"it ended with {self.process.returncode}"
 
 
 @asynccontextmanager
 async def launched(listener: socket.socket, log: Path) -> AsyncIterator[Child]:
-    """A process that takes connections on `listener`, and prints into `log`, anew; after the block it is gone.
+    """A process that takes connections on `listener`, and prints into `log`, anew and bounded; after the block it is
+    gone.
 
     Raises: OSError: it cannot be started.
     """
@@ -47,21 +48,22 @@ async def launched(listener: socket.socket, log: Path) -> AsyncIterator[Child]:
         with ExitStack() as handed:
             handed.enter_context(theirs)
             handed.callback(os.close, life)
-            process = await _started(life, (theirs.fileno(), listener.fileno()), log)
+            printed = Printed(log)
+            handed.callback(printed.closed)
+            process = await _started(life, (theirs.fileno(), listener.fileno()), printed.descriptor)
         try:
-            yield Child(process, ours, log)
+            yield Child(process, ours, printed)
         finally:
             ours.close()
             await _ended(process)
 
 
-async def _started(life: int, handed: tuple[int, int], log: Path) -> asyncio.subprocess.Process:
+async def _started(life: int, handed: tuple[int, int], output: int) -> asyncio.subprocess.Process:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    with log.open("wb") as output:  # a file of its own, opened once a process
-        return await asyncio.create_subprocess_exec(
-            *command(life, HOST, *map(str, handed)), stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
-            pass_fds=(life, *handed), env=environment, start_new_session=True,
-        )  # fmt: skip
+    return await asyncio.create_subprocess_exec(
+        *command(life, HOST, *map(str, handed)), stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+        pass_fds=(life, *handed), env=environment, start_new_session=True,
+    )  # fmt: skip
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

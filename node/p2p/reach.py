@@ -21,7 +21,7 @@ PROBE: Final = Timeouts(connect_seconds=4.0, idle_seconds=4.0, total_seconds=8.0
 PROBE_PATH: Final = f"v1/manifests/{'0' * 64}"  # which no node has: it answers 404
 PROBES_PER_SECOND, PROBES_BURST = 1 / 60, 2.0  # for one node
 MAX_ASKERS: Final = 1_024  # remembered
-MAX_PROBES: Final = 4  # at once
+MAX_PROBES: Final = 4  # at once, of one node one
 ASKED: Final = 3  # peers that are asked about this node
 YES, NO = b"\x01", b"\x00"
 
@@ -43,21 +43,22 @@ class Prober:
     endpoint_of: Callable[[Address], str | None]  # by the chain's record
     clock: Clock
     askers: Rates = field(init=False)
-    probes: int = 0
+    probing: set[Address] = field(default_factory=set)  # for whom
 
     def __post_init__(self) -> None:
         self.askers = Rates(PROBES_PER_SECOND, PROBES_BURST, MAX_ASKERS, self.clock.monotonic)
 
     async def answer(self, node: Address) -> bytes:
-        """To `node`. Raises: NotFound: it has no endpoint on chain, or asks too often."""
+        """To `node`. Raises: NotFound: it has no endpoint on chain, or asks too often, or others do."""
         url = self.endpoint_of(node)
-        if not url or self.probes >= MAX_PROBES or not self.askers.of(node).take():
+        busy = node in self.probing or len(self.probing) >= MAX_PROBES
+        if not url or busy or not self.askers.of(node).take():
             raise NotFound("no endpoint on chain, or asked too often")
-        self.probes += 1
+        self.probing.add(node)
         try:
             return YES if await self._answers(url) else NO
         finally:
-            self.probes -= 1
+            self.probing.discard(node)
 
     async def _answers(self, url: str) -> bool:
         try:

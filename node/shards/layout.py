@@ -1,7 +1,7 @@
 """Where things lie in a store's folder. Everything appears, and goes, by a rename.
 
 checkpoints/ROOT/     whole; read-only, what a model loader gets
-partial/ROOT/         being received, ROOT.marks beside it (`partial`)
+partial/ROOT/         being received, ROOT.marks beside it (`partial`); without it, the marks go at the next start
 manifests/ROOT        the manifest's bytes
 staging/              copies not yet published, and what is being deleted
 lock                  held shared by every open store
@@ -46,11 +46,11 @@ class Layout:
     """Paths by root, and the moves between them. Raises OSError where nothing else is said."""
 
     def __init__(self, folder: Path) -> None:
-        """Creates what is missing, and clears what killed processes left in staging."""
+        """Creates what is missing, and clears what killed processes left in staging, and of marks."""
         self.folder = folder
         for kind in KINDS:
             (folder / kind).mkdir(parents=True, exist_ok=True)
-        self._clear_staging()
+        self._clear()
 
     def whole(self, root: Digest) -> Path:
         return self.folder / CHECKPOINTS / root.hex()
@@ -169,7 +169,7 @@ class Layout:
         self.remove(path)
         return None
 
-    def _clear_staging(self) -> None:
+    def _clear(self) -> None:
         descriptor = self.opened(self.folder / "lock", os.O_RDWR | os.O_CREAT)
         weakref.finalize(self, os.close, descriptor)
         try:
@@ -177,9 +177,14 @@ class Layout:
         except BlockingIOError:  # another store is open, and may be using what is in staging
             pass
         else:
-            for path in (self.folder / STAGING).iterdir():
+            for path in (*(self.folder / STAGING).iterdir(), *self._unmarking()):
                 _delete(path)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def _unmarking(self) -> list[Path]:
+        """Marks of chunks that are not here: of a checkpoint that was being published, or evicted."""
+        marks = (self.folder / PARTIAL).glob("*" + MARKS)
+        return [path for path in marks if not os.path.lexists(path.with_suffix(""))]
 
 
 def _delete(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Trying whether a node answers: only its own endpoint on chain, seldom, and not for long."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 
@@ -9,9 +10,10 @@ from aiohttp import web
 
 from ledger.base import Address
 from node.errors import NotFound
-from node.p2p.reach import NO, PROBES_BURST, YES, Prober, Reach, reached
+from node.p2p.reach import MAX_PROBES, NO, PROBES_BURST, YES, Prober, Reach, reached
 from node.transport import session
 from tests.clocks import HandClock
+from tests.p2p.parts import until
 
 ME, OTHER, THIRD = (Address(f"0x{number:040x}") for number in (1, 2, 3))
 
@@ -55,6 +57,35 @@ async def test_who_has_no_endpoint_or_asks_too_often_is_refused(http: aiohttp.Cl
         assert await prober.answer(ME) == YES
     with pytest.raises(NotFound):
         await prober.answer(ME)
+
+
+async def test_one_node_has_one_probe_at_once_and_leaves_the_others_to_others(http: aiohttp.ClientSession) -> None:
+    held, release = list[str](), asyncio.Event()
+
+    async def hold(request: web.Request) -> web.StreamResponse:
+        held.append(request.path)
+        await release.wait()
+        return web.Response(status=404)
+
+    runner = web.AppRunner(app := web.Application())
+    app.router.add_get("/{path:.*}", hold)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    prober = Prober(http, lambda _: f"http://127.0.0.1:{runner.addresses[0][1]}", HandClock())
+    nodes = [Address(f"0x{number:040x}") for number in range(MAX_PROBES + 1)]
+    probes = [asyncio.create_task(prober.answer(nodes[0]))]
+    await until(lambda: len(held) == 1)
+    with pytest.raises(NotFound):
+        await prober.answer(nodes[0])
+    probes += [asyncio.create_task(prober.answer(node)) for node in nodes[1:MAX_PROBES]]
+    await until(lambda: len(held) == MAX_PROBES)
+    with pytest.raises(NotFound):
+        await prober.answer(nodes[MAX_PROBES])
+    release.set()
+
+    assert await asyncio.gather(*probes) == [YES] * MAX_PROBES
+    assert await prober.answer(nodes[MAX_PROBES]) == YES
+    await runner.cleanup()
 
 
 @pytest.mark.parametrize(

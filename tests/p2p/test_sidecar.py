@@ -19,6 +19,7 @@ from node.p2p.link import Nobody
 from node.p2p.listening import listening
 from node.p2p.protocols import CONTENT
 from node.p2p.sidecar import Sidecar
+from node.printed import MAX_LOG_BYTES
 from tests.p2p.parts import secret, until
 from tests.p2p.sidecars import LARGE, introduced, sidecars
 
@@ -155,6 +156,18 @@ async def test_a_process_that_does_not_go_is_killed_though_nobody_waits_for_it_a
     await asyncio.wait([launching])
 
     assert not is_running(pids[0])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there can another process print as this one")
+async def test_what_a_process_prints_takes_no_more_of_the_disk_than_it_may(tmp_path: Path) -> None:
+    log = tmp_path / "libp2p.log"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with launched(listener, log) as child:
+            output = Path(f"/proc/{child.process.pid}/fd/1")
+            await asyncio.to_thread(output.write_bytes, b"a line\n" * (2 * MAX_LOG_BYTES // 7))
+
+    assert child.printed.last_lines(1, 10)  # all of it has been read
+    assert MAX_LOG_BYTES / 2 < sum(path.stat().st_size for path in (log, Path(f"{log}.1"))) <= MAX_LOG_BYTES
 
 
 NODE = """

@@ -232,6 +232,24 @@ def test_marks_are_not_believed_when_the_bytes_are_wrong(source: Path, tmp_path:
     assert again.have(root) == bytes([0b0101])
 
 
+def test_marks_without_their_checkpoint_are_gone_when_a_store_opens_that_nobody_else_uses(
+    source: Path, tmp_path: Path
+) -> None:
+    """Of one that was published, and of one whose process was killed while it was published, or evicted."""
+    folder = tmp_path / "store" / "partial"
+    store = CheckpointStore(tmp_path / "store")
+    root = store.begin(build(source))
+    begun, left = folder / f"{root.hex()}.marks", folder / f"{'7' * 64}.marks"
+    left.write_bytes(b"\1\1")
+
+    CheckpointStore(tmp_path / "store")
+    assert left.exists()
+    del store
+    CheckpointStore(tmp_path / "store")
+
+    assert begun.exists() and not left.exists()
+
+
 def test_others_are_gone_when_some_are_kept(source: Path, tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "store")
     kept = store.add(source)
