@@ -16,7 +16,6 @@ from node.errors import Malformed
 from node.p2p.pace import MOST_BYTES, Pace
 
 PIECE_BYTES: Final = MOST_BYTES  # in flight on one stream, at most
-ONE_SECONDS: Final = 5.0  # that one is to take: more than a relay's round, so that it is the relay who shares the line
 REQUEST: Final = struct.Struct("!B32sQI")
 SIZE: Final = struct.Struct("!Q")
 
@@ -75,17 +74,18 @@ def encode_answer(size: int, data: bytes) -> bytes:
     return SIZE.pack(size) + data
 
 
-async def fetched(ask: Callable[[bytes], Awaitable[bytes]], content: Content, data: bytearray) -> bytes:
+async def fetched(ask: Callable[[bytes], Awaitable[bytes]], content: Content, data: bytearray, pace: Pace) -> bytes:
     """The whole content, piece by piece; nothing of it is checked but its size.
 
     Args:
         data: what has come of it already; what comes is added.
+        pace: what is asked for at once; a piece may be shorter.
 
     Raises:
         NotFound: it is not there, or broke off.
         Malformed: it is over its limit, or its pieces do not fit together.
     """
-    size, limit, pace = None, content.limit, Pace(ONE_SECONDS)
+    size, limit = None, content.limit
     while size is None or len(data) < size:
         began = asyncio.get_running_loop().time()
         answer = await ask(Piece(content.kind, content.digest, len(data), pace.size).encode())

@@ -22,6 +22,7 @@ from node.p2p.book import Book
 from node.p2p.content import Content, fetched
 from node.p2p.limits import MIB
 from node.p2p.link import Link
+from node.p2p.pace import LEAST_BYTES, MOST_BYTES, Pace
 from node.p2p.protocols import CONTENT, FORWARD
 from node.p2p.service import PIECE_SECONDS
 
@@ -29,6 +30,7 @@ RELAYS_TRIED: Final = 3
 WAYS_TRIED: Final = 12  # to one content
 SILENT_SECONDS: Final = 10.0  # that a holder may lose in all, waiting for its first piece or between two
 LEAST_BYTES_PER_SECOND: Final = 10e3  # for what comes it gets the time of such a line: one of 100 kB/s asked by ten
+PIECE_TAKES_SECONDS: Final = 5.0  # more than a relay's round, so that it is the relay who shares a line out
 MAX_REMEMBERED: Final = 4_096  # holders; the longest unasked is forgotten first
 MAX_BEGUN_BYTES: Final = 64 * MIB  # of what came in part; likewise
 
@@ -132,7 +134,7 @@ class Fetcher:
                 time.reschedule((time.when() or 0) + len(answer) / LEAST_BYTES_PER_SECOND)
                 return answer
 
-            return await fetched(ask, content, data)
+            return await fetched(ask, content, data, _pace(way))
 
     def _blame(self, way: _Way, content: Content, error: Malformed) -> None:
         if way.direct:
@@ -144,3 +146,8 @@ class Fetcher:
         self._gave.move_to_end(node)
         if len(self._gave) > MAX_REMEMBERED:
             self._gave.popitem(last=False)
+
+
+def _pace(way: _Way) -> Pace:
+    """A relay knows the line, and forwards no more at once than that sends."""
+    return Pace(PIECE_TAKES_SECONDS, LEAST_BYTES if way.direct else MOST_BYTES)

@@ -84,9 +84,10 @@ class Service:
         async def send(piece: Piece) -> bytes:
             return await self.link.ask(found, CONTENT, piece.encode(), seconds=PIECE_SECONDS)
 
+        line = self.forwards.line(self.owners[found])
         async with self.forwards.places.place(asker):
-            await self._allow(asker, wanted.length)
-            answer = await self.forwards.line(self.owners[found]).ask(asker, wanted, send)
+            await self._allow(asker, min(wanted.length, line.pace.size))
+            answer = await line.ask(asker, wanted, send)
             await self.pieces.turn(asker, len(answer))
             return answer
 

@@ -132,8 +132,7 @@ class Behind:
 async def behind(
     place: Town, folder: Path, line: SlowLine, held: PieceSource, askers: int, *, relays: int = 1
 ) -> AsyncIterator[Behind]:
-    """A worker that reaches relays only, over `line`, and `askers` that reach one relay each; where there are no relays,
-    it reaches the askers."""
+    """A worker that reaches relays, over `line`, and `askers` that reach one each; without relays it reaches those."""
     async with AsyncExitStack() as stack:
 
         async def node(number: int, held: PieceSource, *bootstrap: PeerAddress) -> Network:
