@@ -46,7 +46,7 @@ class Uplink:
         self._places = _InTurn()
         self._files = 0  # that hold a place
         self._leases: dict[Lease, None] = {}  # of them, the oldest first
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._due: asyncio.TimerHandle | None = None  # when the oldest has had its place for long enough
 
     @property
@@ -115,11 +115,15 @@ class Uplink:
         self._due = loop.call_at(next(iter(self._leases)).until, self._pass_on) if waited_for else None
 
     def _let_go(self) -> None:
-        line = self._line
-        while line is not None and self._turns and not line.seconds_until(0):
-            line.overdraw(self._turns.next() or 0)
-        if line is not None and self._turns and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(line.seconds_until(0), self._on_time)
+        """One at a time: who was given its turn may want the next one, too, before others have what is made up for."""
+        line, loop = self._line, asyncio.get_running_loop()
+        if line is None or not self._turns or self._timer is not None:
+            return
+        if wait := line.seconds_until(0):
+            self._timer = loop.call_later(wait, self._on_time)
+            return
+        line.overdraw(self._turns.next() or 0)
+        self._timer = loop.call_soon(self._on_time)
 
     def _on_time(self) -> None:
         self._timer = None

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from node.transport import Uplink, make_app, send_file, serve
-from node.transport.uplink import CATCH_UP_SECONDS, LEAST_PIECE_BYTES, PIECE_SECONDS
+from node.transport.uplink import CATCH_UP_SECONDS, PIECE_SECONDS
 from tests.roles.stage import until
 
 FILE_BYTES = 4 << 20
@@ -112,10 +112,10 @@ async def test_an_address_gets_no_more_for_many_connections_than_another_for_one
         many = [Reader(port, "127.0.0.2") for _ in range(9)]
         one = Reader(port, "127.0.0.3")
         async with reading(*many, one):
-            lost = rate * sum(long_ones(await moments(1.2), LEAST_PIECE_BYTES / rate))
+            await asyncio.sleep(1.2)
             theirs = sum(each.received for each in many)
 
-    assert abs(one.received - theirs) < 0.2 * theirs + lost
+    assert abs(one.received - theirs) < 0.2 * theirs
 
 
 async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
