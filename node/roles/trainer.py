@@ -145,7 +145,7 @@ class Trainer:
         member, started = self.member, self.member.clock.monotonic()
         root = await asyncio.to_thread(member.checkpoints.add, folder)
         size = (await asyncio.to_thread(member.checkpoints.manifest, root)).size
-        refusals, offering = Refusals(member), asyncio.create_task(self._offer_patch(version, root))
+        refusals, offering = self._refusals(), asyncio.create_task(self._offer_patch(version, root))
         try:
             while member.record.ended is None and (member.record.latest is None or member.record.latest < version):
                 if refusals.resting or not await self._try_to_publish(version, root, size, started, refusals):
@@ -191,10 +191,14 @@ class Trainer:
             if size is not None:
                 event("patch made", version=version, bytes=size, seconds=member.clock.monotonic() - started)
 
+    def _refusals(self) -> Refusals:
+        """Of one transaction: it is sent again once there is another block."""
+        return Refusals(self.member.clock, lambda: self.member.record.head.number)
+
     # --- The end
 
     async def _end(self) -> None:
-        member, refusals = self.member, Refusals(self.member)
+        member, refusals = self.member, self._refusals()
         while member.record.ended is None:
             if refusals.resting or not await self._try_to_end(refusals):
                 await member.wait()

@@ -6,6 +6,7 @@ long as its version is open, even if there is a newer one by then.
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ledger.base import Address, Digest, Ledger, Submitted, Version
@@ -31,8 +32,9 @@ from node.roles.gas import paying_gas
 from node.roles.handover import Handover
 from node.roles.making import Maker, Work
 from node.roles.member import Member
-from node.roles.pauses import Pauses, put_off
+from node.roles.pauses import put_off
 from node.roles.pipeline import Begun, Pipeline
+from node.roles.refusals import Refusals
 from node.roles.slots import Slots
 from node.rollouts.assignment import Assignment
 
@@ -61,17 +63,16 @@ class Worker:
     provider: Ledger
     maker: Maker
     handover: Handover
-    failures: int = 0  # of the engine, in a row
+    failures: Counter[Version] = field(default_factory=Counter)  # of the engine with each, since it last made a slot
     ran: set[Version] = field(default_factory=set)  # of which the engine has made a slot
-    refused: Pauses[Situation] = field(init=False)  # in which nothing could be submitted
-    said: type[Exception] | None = None  # why, as it was last said
+    refusals: Refusals = field(init=False)  # of what is to be submitted next
     pipeline: Pipeline = field(init=False)
     slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.maker)
         self.slots = Slots(self.member, self.maker, self.pipeline)
-        self.refused = Pauses(self.member.clock)
+        self.refusals = Refusals(self.member.clock, self._situation)
 
     async def run(self) -> None:
         """Works until the run has ended and every own submission is final, then claims.
@@ -105,13 +106,13 @@ class Worker:
 
     async def _produce(self) -> bool:
         """Makes and submits the next slot; False where there is nothing to do now."""
-        assignment = None if self.refused.rests(self._situation()) else await self.slots.next()
+        assignment = None if self.refusals.resting else await self.slots.next()
         if assignment is None:
             return False
         try:
             work = await self._made(assignment)
         except NotFound as error:
-            self._rest("weights not here, looking again", error, version=assignment.version)
+            self.refusals.note("weights not here, looking again", error, version=assignment.version)
             return False
         except SpecMismatch:  # which was said: another version is next
             await self.pipeline.drop_ahead()
@@ -120,7 +121,7 @@ class Worker:
             await self.pipeline.drop_ahead()
             self._count_failure(error, assignment)
             return False
-        self.failures = 0
+        self.failures.clear()
         if work is None:
             return False
         self.ran.add(assignment.version)
@@ -161,35 +162,22 @@ class Worker:
     def _situation(self) -> Situation:
         return self.member.record.latest, frozenset(s.made.commitment for s in self.slots.open())
 
-    def _rest(self, what: str, error: Exception, **which: int) -> None:
-        """What was refused is tried again when the chain has changed, else later each time; it is said when it is
-        new."""
-        situation, kind = self._situation(), type(error)
-        if situation not in self.refused.resting:
-            self.refused.resting.clear()
-            self.said = None
-        self.refused.note(situation, done=False)
-        if self.said is not kind:
-            self.said = kind
-            warn(what, **which, reason=error)
-
     def _count_failure(self, error: EngineError, assignment: Assignment) -> None:
         """Passes over a version on which it has failed too often to be an accident, if the weights may be to blame.
 
         Raises: EngineError: it had run this version before, or there is nothing that it has run or may run.
         """
-        self.failures += 1
-        if self.failures < ENGINE_TRIES:
+        version, member = assignment.version, self.member
+        self.failures[version] += 1
+        if self.failures[version] < ENGINE_TRIES:
             warn("engine failed, trying again", reason=error)
             return
-        version, member = assignment.version, self.member
         if version in self.ran or not (self.ran or member.versions.has_other(version)):
             raise EngineError(
-                f"{self.maker.engine.name} failed {self.failures} times in a row ({error}). Nothing was committed. "
+                f"{self.maker.engine.name} failed {ENGINE_TRIES} times in a row ({error}). Nothing was committed. "
                 "Free memory or choose fewer --threads, and start again: it goes on where it stopped."
             ) from error
         member.versions.refuse(version, error)
-        self.failures = 0
 
     async def _submit(self, work: Work) -> bool:
         what = work.claim
@@ -200,16 +188,17 @@ class Worker:
                 )
         except LOOK_AGAIN as error:
             twin = isinstance(error, AlreadySubmitted)
-            self._rest(TWIN if twin else "not submitted, looking again", error, slot=what.slot)
+            self.refusals.note(TWIN if twin else "not submitted, looking again", error, slot=what.slot)
             self.slots.unsent = not isinstance(error, SlotTaken)  # which will be taken for ever
             return False
         except (InsufficientStake, NodeNotAuthorized) as error:
             if not self.slots.open():  # what is open may yet free its stake
                 raise OutOfStake(_out_of_stake(self.member.account, error)) from error
-            self._rest("not submitted, waiting for open submissions", error, slot=what.slot)
+            self.refusals.note("not submitted, waiting for open submissions", error, slot=what.slot)
             return False
         event("submitted", version=what.version, slot=what.slot, commitment=what.commitment, units=what.units,
               bytes=len(work.data), due=sent.block.time + self._audited_within)  # fmt: skip
+        self.refusals = Refusals(self.member.clock, self._situation)
         await self.maker.intake.prune()
         return True
 
