@@ -123,7 +123,7 @@ def _open(record: Record, submission: Submission, at: Callable[[int], str]) -> s
         return f"being audited; can be paid from {at(due)}"
     if now <= expires:
         return f"waiting for a quorum's signatures; expires after {at(expires)}"
-    return f"its time was over at {at(expires)}: it expires as soon as anybody concludes it"
+    return f"its time was over at {at(expires)}: it expires once a validator, or a minute later its worker, says so"
 
 
 def _expires_at(record: Record, submission: Submission) -> int:

@@ -19,6 +19,7 @@ from node.shards.manifest import CHUNK_BYTES
 
 FIRST_PAUSE_SECONDS = 0.5  # between two tries; doubled each time
 TRIES = 8
+SILENT_TRIES = 4  # in vain, before that is said: three and a half seconds, and what each took
 SENT_AT_ONCE_BYTES = CHUNK_BYTES  # what is not larger has no chunks that several could have from each other
 ASK_SECONDS = 3.0  # between two looks at how far a receiver is
 BEGIN_SECONDS = 15.0  # for it to begin
@@ -32,6 +33,7 @@ class Handover:
     member: Member
     pushes: set[asyncio.Task[None]] = field(default_factory=set)
     started: set[Digest] = field(default_factory=set)
+    silent: set[Address] = field(default_factory=set)  # who took nothing lately, which was said
 
     def start(self, commitment: Digest, data: bytes | None) -> None:
         """Hands `data` over in the background; None says that the file is lost."""
@@ -54,19 +56,24 @@ class Handover:
         await asyncio.gather(*self.pushes, return_exceptions=True)
 
     async def _push(self, who: Address, commitment: Digest, data: bytes) -> None:
-        """The address is looked up for every try: a receiver that was restarted may have another one."""
         mine = url_of(self.member.record, self.member.account)  # without one nobody can begin to fetch it here
         if mine and len(data) > SENT_AT_ONCE_BYTES and await self._is_fetched(who, commitment, data):
             return
         pause, began = FIRST_PAUSE_SECONDS, self.member.clock.monotonic()
-        for _ in range(TRIES):
-            url = url_of(self.member.record, who)
-            if self.member.record.is_final(commitment) or (url and await self._push_once(who, url, commitment, data)):
+        for tries in range(1, TRIES + 1):
+            if self.member.record.is_final(commitment):
                 return
+            reason = await self._why_not_pushed(who, commitment, data)
+            if reason is None:
+                self.silent.discard(who)
+                return
+            if tries == SILENT_TRIES and who not in self.silent:
+                self.silent.add(who)
+                warn("a receiver takes no file, trying on", receiver=who, role=self._role(who), reason=reason)
             await self.member.clock.sleep(pause)
             pause *= 2
         warn("file not handed over: the receiver can still fetch it here", receiver=who, commitment=commitment,
-             seconds=self.member.clock.monotonic() - began)  # fmt: skip
+             seconds=self.member.clock.monotonic() - began, reason=reason)  # fmt: skip
 
     async def _is_fetched(self, who: Address, commitment: Digest, data: bytes) -> bool:
         """Whether nothing is left to do for this receiver, which is waited for while it fetches the file by chunks."""
@@ -98,19 +105,24 @@ class Handover:
             return b""
 
     def _handed_over(self, who: Address, commitment: Digest, **figures: object) -> None:
-        to = "trainer" if who == self.member.run.params.trainer else "validator"
-        event("file handed over", to=to, receiver=who, commitment=commitment, **figures)
+        event("file handed over", to=self._role(who), receiver=who, commitment=commitment, **figures)
 
-    async def _push_once(self, who: Address, url: str, commitment: Digest, data: bytes) -> bool:
-        """Whether nothing is left to do for this receiver."""
+    def _role(self, who: Address) -> str:
+        return "trainer" if who == self.member.run.params.trainer else "validator"
+
+    async def _why_not_pushed(self, who: Address, commitment: Digest, data: bytes) -> str | None:
+        """None where nothing is left to do for this receiver. It may have another address than before."""
+        url = url_of(self.member.record, who)
+        if url is None:
+            return "it announces no address"
         progress = Progress("handing over", "bytes", self.member.clock, receiver=who, commitment=commitment)
         try:
             with progress:
                 await self.member.peers.push_submission(url, commitment, data, progress)
-        except NotFound:
-            return False
+        except NotFound as error:
+            return str(error)
         except Malformed as error:
             warn("file refused", url=url, commitment=commitment, reason=error)
         else:
             self._handed_over(who, commitment, **progress.summary(len(data)))
-        return True
+        return None

@@ -28,6 +28,7 @@ from ledger.journal import SlotTaken
 from node.errors import EngineError, NodeError, NotFound, SpecMismatch
 from node.log import event, warn
 from node.roles.claiming import claim_patiently
+from node.roles.expiring import Expiring
 from node.roles.gas import paying_gas
 from node.roles.handover import Handover
 from node.roles.making import Maker, Work
@@ -68,10 +69,12 @@ class Worker:
     refusals: Refusals = field(init=False)  # of what is to be submitted next
     pipeline: Pipeline = field(init=False)
     slots: Slots = field(init=False)
+    expiring: Expiring = field(init=False)
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.maker)
         self.slots = Slots(self.member, self.maker, self.pipeline)
+        self.expiring = Expiring(self.member)
         self.refusals = Refusals(self.member.clock, self._situation)
 
     async def run(self) -> None:
@@ -97,6 +100,7 @@ class Worker:
     async def _work(self) -> None:
         while not self._finished():
             await self._hand_over()
+            await self.expiring.conclude(self.slots.open())
             if not await self._produce():
                 await self.member.wait()
             await self.member.sync()

@@ -43,7 +43,7 @@ WORKER = (
           "ledger.transactions:Sender.resume", AFTER),
     Point("join", "commitment mined, file not served", "ledger.evm:EvmLedger.submit", AFTER),
     Point("join", "file served, not pushed", "node.roles.handover:Handover.start", BEFORE),
-    Point("join", "file pushed to one receiver", "node.roles.handover:Handover._push_once", AFTER),
+    Point("join", "file pushed to one receiver", "node.roles.handover:Handover._handed_over", AFTER),
 )  # fmt: skip
 
 CLAIM = (

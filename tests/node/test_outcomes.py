@@ -48,7 +48,10 @@ def report(validator: Address, leaf: int, time: int, check: int = Check.TOPLOC, 
         (75, "waiting for the audit, drawn at block time 76; can be paid from block time 86"),  # 70 + 6, + 10
         (76, "being audited; can be paid from block time 86"),
         (86, "waiting for a quorum's signatures; expires after block time 170"),  # 70 + 100
-        (171, "its time was over at block time 170: it expires as soon as anybody concludes it"),
+        (
+            171,
+            "its time was over at block time 170: it expires once a validator, or a minute later its worker, says so",
+        ),
     ],
 )
 def test_an_open_submission_says_what_it_waits_for_and_until_when(now: int, words: str) -> None:
