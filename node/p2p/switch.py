@@ -12,6 +12,7 @@ from libp2p.transport.upgrader import TransportUpgrader
 
 from node.buckets import Rates
 from node.errors import Malformed
+from node.ip import is_public, subscriber
 from node.p2p.connection import Connection, Handler, secured
 from node.p2p.limits import (
     DIAL_SECONDS,
@@ -33,7 +34,6 @@ from node.p2p.limits import (
 from node.p2p.messages import Closed, Opened, Report
 from node.p2p.streams import REFUSALS
 from node.p2p.untaken import Untaken
-from node.transport.addresses import is_public, subscriber
 
 if TYPE_CHECKING:
     from trio_typing import TaskStatus

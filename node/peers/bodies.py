@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from node.errors import Malformed, NotFound
-from node.transport.addresses import subscriber
+from node.ip import subscriber
 from node.transport.uplink import LEAST_BYTES_PER_SECOND
 
 SHARES = 4  # of a room; an address gets one. A local network is one address: its share is still 16 MiB of files

@@ -14,7 +14,7 @@ import aiohappyeyeballs
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from node.transport.addresses import is_public
+from node.ip import is_public
 
 RESOLVER_THREADS = 4
 NEXT_ADDRESS_SECONDS = 0.25  # before the next address is tried beside one that is silent (RFC 8305, section 8)

@@ -7,7 +7,7 @@ from yarl import URL
 
 from ledger.base import MAX_URL_BYTES
 from node.errors import Malformed
-from node.transport.addresses import is_literal, is_public
+from node.ip import is_literal, is_public
 from node.transport.dialing import Resolver, socket_factory
 
 READ_BUFFER_BYTES = 1 << 20  # of one connection; a 4 MiB chunk then takes few wake-ups

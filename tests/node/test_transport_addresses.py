@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.errors import Malformed
+from node.ip import is_public, subscriber
 from node.transport import vet_url
-from node.transport.addresses import is_public, subscriber
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,14 @@ def environment_of(pid: int | None) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
+def test_what_the_libp2p_process_imports_is_none_of_what_serves_http() -> None:
+    code = "import node.p2p.host, sys; print([name for name in ('aiohttp', 'node.transport') if name in sys.modules])"
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert answer.stdout.strip() == "[]"
+
+
 @pytest.mark.slow
 async def test_a_process_that_is_killed_again_and_again_is_begun_anew_and_dialled_again(tmp_path: Path) -> None:
     async with sidecars(tmp_path, 2, first_pause=0.1) as (one, other):
