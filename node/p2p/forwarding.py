@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ledger.base import Address
+from node.crowd import Crowd
 from node.p2p.content import Piece
-from node.p2p.crowd import Crowd
 from node.p2p.limits import MAX_NODES
 from node.p2p.pace import LEAST_BYTES, Pace
 
@@ -92,7 +92,7 @@ class Line:
 class Forwards:
     """Of one node, for one event loop."""
 
-    places: Crowd = field(default_factory=lambda: Crowd(FORWARDS_AT_ONCE))
+    places: Crowd = field(default_factory=lambda: Crowd(FORWARDS_AT_ONCE, newest_goes=True))
     lines: "OrderedDict[Address, Line]" = field(default_factory=OrderedDict)  # the longest unasked is forgotten first
 
     def line(self, target: Address) -> Line:

@@ -7,11 +7,12 @@ from typing import Final
 from ledger.base import Address
 from node.buckets import Rates
 from node.clock import Clock
+from node.crowd import Crowd
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
 from node.p2p.content import Piece, PieceSource, encode_answer
-from node.p2p.crowd import Crowd
+from node.p2p.crowd import place
 from node.p2p.forwarding import Forwards
 from node.p2p.gossip import Gossip, sized
 from node.p2p.limits import MAX_NODES, MIB
@@ -39,7 +40,7 @@ class Service:
     prober: Prober
     clock: Clock
     content: Rates = field(init=False)  # bytes, by node
-    giving: Crowd = field(default_factory=lambda: Crowd(CONTENT_AT_ONCE))
+    giving: Crowd = field(default_factory=lambda: Crowd(CONTENT_AT_ONCE, newest_goes=True))
     forwards: Forwards = field(default_factory=Forwards)
 
     def __post_init__(self) -> None:
@@ -71,7 +72,7 @@ class Service:
         return b"".join(messages)
 
     async def _content(self, asker: Address, wanted: Piece) -> bytes:
-        async with self.giving.place(asker):
+        async with place(self.giving, asker):
             await self._allow(asker, wanted.length)
             return encode_answer(*await self.pieces.piece(asker, wanted))
 
@@ -85,7 +86,7 @@ class Service:
             return await self.link.ask(found, CONTENT, piece.encode(), seconds=PIECE_SECONDS)
 
         line = self.forwards.line(self.owners[found])
-        async with self.forwards.places.place(asker):
+        async with place(self.forwards.places, asker):
             await self._allow(asker, min(wanted.length, line.pace.size))
             answer = await line.ask(asker, wanted, send)
             await self.pieces.turn(asker, len(answer))

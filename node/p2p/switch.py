@@ -1,7 +1,6 @@
 """All connections of the libp2p process: accepted, dialled, counted and closed."""
 
 import socket
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import trio
 from libp2p.transport.upgrader import TransportUpgrader
 
 from node.buckets import Rates
+from node.crowd import Crowd
 from node.errors import Malformed
 from node.ip import is_public, subscriber
 from node.p2p.connection import Connection, Handler, secured
@@ -56,6 +56,7 @@ class Switch:
     nursery: trio.Nursery
     connections: list[Connection] = field(default_factory=list)
     shaking: dict[trio.SocketStream, str] = field(default_factory=dict)  # not secured yet, with their addresses
+    unknown: Crowd = field(default_factory=lambda: Crowd(MAX_UNKNOWN, MAX_UNKNOWN_PER_ADDRESS))  # that came, by address
     untaken: Untaken = field(default_factory=Untaken)
     handshakes: Rates = field(init=False)  # by address
     requests: Rates = field(init=False)  # by node
@@ -78,53 +79,40 @@ class Switch:
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
             address = _address_of(stream)
-            if self._full(address) or not self.handshakes.of(address).take() or not await self._make_room(address):
+            if not self._may_come(address, stream):
                 await trio.aclose_forcefully(stream)
                 continue
             self.shaking[stream] = address
             self.nursery.start_soon(self._take, stream, address)
 
-    def _full(self, address: str) -> bool:
-        """Whether there is no place left, or none of those that one address may have."""
-        everybody = [c.address for c in self.connections] + list(self.shaking.values())
-        unknown = [where for where, _ in self._unknown()]
+    def _may_come(self, address: str, stream: trio.SocketStream) -> bool:
+        """Whether there is a place, and one of those that `address` may have."""
+        everybody = [*(connection.address for connection in self.connections), *self.shaking.values()]
         return (
-            len(everybody) >= MAX_CONNECTIONS
-            or everybody.count(address) >= MAX_CONNECTIONS_PER_ADDRESS
-            or unknown.count(address) >= MAX_UNKNOWN_PER_ADDRESS
+            len(everybody) < MAX_CONNECTIONS
+            and everybody.count(address) < MAX_CONNECTIONS_PER_ADDRESS
+            and not self.unknown.has_its_most(address)
+            and self.handshakes.of(address).take()
+            and self.unknown.enter(address, stream, stream.socket.close)
         )
-
-    def _unknown(self) -> list[tuple[str, trio.SocketStream]]:
-        """Connections that came and whose peer has not said who it is, with their addresses, the oldest first."""
-        secured = [(c.address, c.stream) for c in self.connections if not c.dialled and not c.admitted.is_set()]
-        return [
-            (address, stream)
-            for address, stream in (*secured, *((where, each) for each, where in self.shaking.items()))
-            if stream.socket.fileno() >= 0  # else it is closed already
-        ]
-
-    async def _make_room(self, address: str) -> bool:
-        """Whether one more of `address` may be unknown; the oldest gives way of the address that has most, if more."""
-        unknown = self._unknown()
-        if len(unknown) < MAX_UNKNOWN:
-            return True
-        places = Counter(where for where, _ in unknown)
-        ((greedy, most),) = places.most_common(1)
-        if most <= places[address]:
-            return False
-        await trio.aclose_forcefully(next(stream for where, stream in unknown if where == greedy))
-        return True
 
     async def _take(self, stream: trio.SocketStream, address: str) -> None:
         try:
+            connection = await self._shaken(stream, address)
+            if connection is not None:
+                await self._keep(connection)
+        finally:
+            self.unknown.leave(address, stream)
+
+    async def _shaken(self, stream: trio.SocketStream, address: str) -> Connection | None:
+        try:
             with trio.fail_after(HANDSHAKE_SECONDS):
-                connection = await secured(self.upgrader, stream, address, None)
+                return await secured(self.upgrader, stream, address, None)
         except REFUSALS:
             await trio.aclose_forcefully(stream)
-            return
+            return None
         finally:
             del self.shaking[stream]
-        await self._keep(connection)
 
     async def dial(self, host: str, port: int, peer: str) -> None:
         """A connection with `peer`, and nobody else, at `host`. Raises: `REFUSALS`: there is none."""
@@ -191,6 +179,7 @@ class Switch:
             self._admit(connection, node)
 
     def _admit(self, connection: Connection, node: str) -> None:
+        self.unknown.leave(connection.address, connection.stream)
         connection.admit(node, self.requests.of(node), self.frames.of(node))
 
     async def drop(self, peer: str) -> None:

@@ -1,7 +1,8 @@
 """Answers that peers have not taken yet: in bounded memory, whatever peers do.
 
 Each is a MiB, and whoever asked may take it a byte at a time. Where there is no room for one more, the oldest goes of
-the node that has most: who reads as fast as it is sent has one.
+the node that has most: who reads as fast as it is sent has one. That is no `Crowd`, in which the newcomer needs less
+than others have: 64 nodes that take nothing of one answer each would keep all others' answers back.
 """
 
 from collections import Counter

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from node.buckets import Rates
+from node.crowd import Crowd
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,52 +40,6 @@ class TooMany(Exception):
         super().__init__(detail)
         self.status = status
         self.retry_seconds = retry_seconds
-
-
-class Crowd:
-    """What is open at present, by address. Where it is full, the address that has most gives way to one that has less.
-
-    So whoever opens as much as all together may have, from whatever number of addresses, keeps nobody else out.
-    """
-
-    def __init__(self, most: int, most_of_one: int) -> None:
-        self._most, self._most_of_one = most, most_of_one
-        self._open: dict[str, dict[object, Callable[[], None]]] = {}  # the oldest first
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def has_its_most(self, address: str) -> bool:
-        return self._of(address) >= self._most_of_one
-
-    def enter(self, address: str, who: object, end: Callable[[], None]) -> bool:
-        """Whether `who` has come in; `end` is called where it has to give way. `leave` it in any case."""
-        if self.has_its_most(address) or (self._count >= self._most and not self._made_room(self._of(address))):
-            return False
-        self._open.setdefault(address, {})[who] = end
-        self._count += 1
-        return True
-
-    def leave(self, address: str, who: object) -> None:
-        """Of no effect where it is not in, or had to give way."""
-        of_address = self._open.get(address, {})
-        if of_address.pop(who, None) is not None:
-            self._count -= 1
-        if not of_address:
-            self._open.pop(address, None)
-
-    def _of(self, address: str) -> int:
-        return len(self._open.get(address, ()))
-
-    def _made_room(self, own: int) -> bool:
-        heaviest = max(self._open, key=self._of)
-        if self._of(heaviest) <= own + 1:
-            return False
-        oldest, end = next(iter(self._open[heaviest].items()))
-        self.leave(heaviest, oldest)
-        end()
-        return True
 
 
 class Gate:

@@ -7,8 +7,9 @@ import socket
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from node.crowd import Crowd
 from node.ip import subscriber
-from node.transport.limits import Crowd, Limits
+from node.transport.limits import Limits
 from node.transport.sending import DEADLINES, Deadlines, break_off
 
 ACCEPT_PAUSE_SECONDS = 0.05  # when the process is out of file descriptors

@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from node.ip import subscriber
 from node.transport import Limits, make_app, send_file, serve
-from node.transport.limits import Crowd
 from tests.roles.stage import until
 
 BIG_BYTES = 64 << 20  # more than socket buffers take
@@ -220,15 +218,6 @@ async def test_a_request_body_that_never_ends_is_read_for_seconds_at_most(tmp_pa
         writer.write(b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000000\r\n\r\n")
         assert await status(port, OTHER) == 200
         writer.transport.abort()
-
-
-def test_the_addresses_of_one_subscriber_are_one() -> None:
-    crowd = Crowd(100, 2)
-    for number in range(3):
-        address = subscriber(f"2001:db8:1:2:{number:x}::1")
-        assert crowd.enter(address, number, lambda: None) == (number < 2)
-    assert crowd.enter(subscriber("2001:db8:1:3::1"), "another", lambda: None)
-    assert len(crowd) == 3
 
 
 async def test_connections_over_ipv6_are_counted_too(tmp_path: Path) -> None:

@@ -92,6 +92,17 @@ async def crowding() -> dict[str, object]:
                 "unknown": len(made.shaking)}  # fmt: skip
 
 
+async def competing() -> dict[str, object]:
+    """All places for unknown ones are taken, of one address 15: it wants a sixteenth, as others have."""
+    async with switch() as (made, port):
+        owners = [2] * 16 + [3] * 16 + [4] * 16 + [5] * 15 + [6]
+        crowd = [await greeted(port, f"127.0.0.{owner}") for owner in owners]
+        more = [(await greeted(port, "127.0.0.5"))[0] for _ in range(3)]
+        return {"taken": [met for met, _ in crowd].count(True), "more": more,
+                "had": [made.unknown.of(f"127.0.0.{owner}") for owner in (2, 3, 4, 5, 6)],
+                "open": sum(stream.socket.fileno() >= 0 for stream in made.shaking)}  # fmt: skip
+
+
 async def listening_late() -> list[str]:
     """A connection ends while nobody has heard for longer than a second what its switch tells."""
     send, receive = trio.open_memory_channel[Report](1)
@@ -242,7 +253,7 @@ async def _ask_and_grant_nothing(connection: Connection, stream: int) -> None:
 
 
 SCENES: list[Callable[[], Awaitable[object]]] = [
-    knocking, crowding, listening_late, overflowing, stumbling, garbling, coming_again, introducing, pinging,
+    knocking, crowding, competing, listening_late, overflowing, stumbling, garbling, coming_again, introducing, pinging,
     hoarding,
 ]  # fmt: skip
 

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from ledger.base import Address
+from node.crowd import Crowd
 from node.errors import NotFound
 from node.p2p.content import Kind, Piece
-from node.p2p.crowd import Crowd
+from node.p2p.crowd import place
 from node.p2p.limits import MAX_REQUESTS
 from node.p2p.protocols import CONTENT
 from node.p2p.service import CONTENT_AT_ONCE
@@ -18,14 +19,14 @@ GREEDY, OTHER = Address("0x" + "aa" * 20), Address("0x" + "bb" * 20)
 
 
 async def hold(crowd: Crowd, asker: Address) -> None:
-    async with crowd.place(asker):
+    async with place(crowd, asker):
         await asyncio.Event().wait()
 
 
 async def test_who_has_most_gives_way_until_all_have_as_much() -> None:
-    crowd = Crowd(4)
+    crowd = Crowd(4, newest_goes=True)
     greedy = [asyncio.create_task(hold(crowd, GREEDY)) for _ in range(4)]
-    await until(lambda: len(crowd.under_way) == 4)
+    await until(lambda: len(crowd) == 4)
     with pytest.raises(NotFound, match="too much at once"):
         await hold(crowd, GREEDY)
 
@@ -36,22 +37,22 @@ async def test_who_has_most_gives_way_until_all_have_as_much() -> None:
     with pytest.raises(NotFound, match="too much at once"):
         await hold(crowd, OTHER)
 
-    assert list(crowd.under_way.values()) == [GREEDY, GREEDY, OTHER, OTHER]
+    assert crowd.of(GREEDY) == crowd.of(OTHER) == 2
     await ended([*greedy, *other])
-    assert not crowd.under_way
+    assert len(crowd) == 0
 
 
 async def test_what_waits_for_an_uplink_leaves_places_for_all_that_is_answered_at_once() -> None:
     """A node's peers may ask for eight pieces each: 64 that waited were all that are asked of a node at once."""
-    async with town() as place:
+    async with town() as here:
         silent = SilentPieces()
-        first = await place.node(1, silent)
-        crowd = [await come(place, first, peer, peer) for peer in range(20, 28)]
+        first = await here.node(1, silent)
+        crowd = [await come(here, first, peer, peer) for peer in range(20, 28)]
         asked = [asyncio.create_task(first.asked(peer, CONTENT, PIECE.encode())) for peer in crowd for _ in range(8)]
 
         await until(lambda: sum(task.done() for task in asked) == MAX_REQUESTS - CONTENT_AT_ONCE)
         silent.content[FILE] = b"rollouts"
-        answer = await first.asked(await come(place, first, 30, 30), CONTENT, PIECE.encode())
+        answer = await first.asked(await come(here, first, 30, 30), CONTENT, PIECE.encode())
 
         assert answer.endswith(b"rollouts")
         await ended(asked)

@@ -96,12 +96,12 @@ async def test_nodes_and_their_accomplices_that_never_answer_keep_nobody_from_an
         wanted = ((peer, accomplices[n % 4]) for n, peer in enumerate(evil) for _ in range(3))
 
         async with asking(relay, *wanted):
-            await until(lambda: len(relay.service.forwards.places.under_way) == FORWARDS_AT_ONCE)
+            await until(lambda: len(relay.service.forwards.places) == FORWARDS_AT_ONCE)
             for _ in range(50):
                 asked = (relay.asked(peer, FORWARD, target + PIECE.encode()) for peer in honest)
                 assert all(answer.endswith(b"rollouts") for answer in await asyncio.gather(*asked))
 
-        assert not relay.service.forwards.places.under_way
+        assert len(relay.service.forwards.places) == 0
 
 
 async def test_who_has_been_given_fewest_bytes_is_next_and_who_came_first_among_those() -> None:

@@ -29,6 +29,13 @@ def test_a_few_addresses_do_not_keep_everybody_else_out(scenes: dict[str, Any]) 
     assert scenes["crowding"] == {"taken": 64, "seventeenth": False, "fifth": True, "unknown": 64}
 
 
+def test_addresses_that_have_about_as_many_places_do_not_take_them_from_each_other(scenes: dict[str, Any]) -> None:
+    """Whoever had 15 cut one of another's 16 handshakes, which then had 15, and so on."""
+    found = scenes["competing"]
+
+    assert found == {"taken": 64, "more": [False] * 3, "had": [16, 16, 16, 15, 1], "open": 64}
+
+
 def test_who_is_told_late_is_told_that_a_connection_is_over(scenes: dict[str, Any]) -> None:
     assert scenes["listening_late"] == ["Opened", "Closed"]
 
