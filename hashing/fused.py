@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,14 +54,8 @@ def row_scores(
     Raises:
         OutOfRange: types, shapes, a token or the temperature do not fit.
     """
-    count, vocabulary = logits_BV.shape
-    if logits_BV.dtype not in (np.float32, np.uint16):
-        raise OutOfRange(f"logits are {logits_BV.dtype}, not float32 or the bits of bfloat16")
-    if places_B4.shape != (count, 4) or not 2 <= vocabulary <= 1 << 32 or not temperature > 0:
-        raise OutOfRange(f"{count} rows of {vocabulary} logits, places {places_B4.shape}, temperature {temperature}")
-    given_B = np.full(count, -1) if tokens_B is None else np.array(tokens_B, dtype=np.int64)
-    if given_B.shape != (count,) or not (tokens_B is None or ((given_B >= 0) & (given_B < vocabulary)).all()):
-        raise OutOfRange(f"tokens {given_B.shape} are not one of {vocabulary} for each of {count} rows")
+    given_B = _require_fit(logits_BV, places_B4, temperature, tokens_B)
+    count = len(given_B)
     narrow = logits_BV.dtype == np.uint16
     patterns_BV = np.ascontiguousarray(logits_BV).view(np.uint16 if narrow else np.uint32)
     places_B4 = np.ascontiguousarray(places_B4)
@@ -77,6 +71,21 @@ def row_scores(
     for done in [_pool(threads).submit(fill_rows, *share) for share in pairwise(edges)]:
         done.result()
     return RowScores(given_B, *np.ascontiguousarray(result_B4.T))
+
+
+def _require_fit(
+    logits_BV: npt.NDArray[Any], places_B4: Places, temperature: float, tokens_B: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64]:
+    """The tokens (B,) to be weighed, -1 where a row's choice is meant. Raises: OutOfRange."""
+    count, vocabulary = logits_BV.shape
+    if logits_BV.dtype not in (np.float32, np.uint16):
+        raise OutOfRange(f"logits are {logits_BV.dtype}, not float32 or the bits of bfloat16")
+    if places_B4.shape != (count, 4) or not 2 <= vocabulary <= 1 << 32 or not temperature > 0:
+        raise OutOfRange(f"{count} rows of {vocabulary} logits, places {places_B4.shape}, temperature {temperature}")
+    given_B = np.full(count, -1) if tokens_B is None else np.array(tokens_B, dtype=np.int64)
+    if given_B.shape != (count,) or not (tokens_B is None or ((given_B >= 0) & (given_B < vocabulary)).all()):
+        raise OutOfRange(f"tokens {given_B.shape} are not one of {vocabulary} for each of {count} rows")
+    return given_B
 
 
 @functools.cache
