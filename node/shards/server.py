@@ -99,11 +99,12 @@ class _Arrivals:
     async def wait_for(self, store: Shelf, digest: bytes, seconds: float) -> Place:
         """Where the chunk lies, once it does. Raises: NotFound, after `seconds`."""
         with self._waiting_for(digest) as arrived:
-            place = await _vouched(store, digest)  # after joining those who wait: it may be arriving now
+            # After joining those who wait: it may be arriving now.
+            place = await asyncio.to_thread(store.vouch, digest)
             if place is None and seconds and self._patient:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(arrived, seconds)
-                place = await _vouched(store, digest)
+                place = await asyncio.to_thread(store.vouch, digest)
             if place is None:
                 raise NotFound(f"chunk {digest.hex()} is not here")
             return place
@@ -134,10 +135,6 @@ class _Arrivals:
             for arrived in self._waiting.get(digest, ()):
                 if not arrived.done():
                     arrived.set_result(None)
-
-
-async def _vouched(store: Shelf, digest: bytes) -> Place | None:
-    return store.locate(digest) or await asyncio.to_thread(store.vouch, digest)
 
 
 def _digest(request: web.Request, name: str) -> bytes:

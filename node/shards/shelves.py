@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from ledger.base import Digest
 from node.errors import NotFound
 from node.shards.holding import Holding, Place
-from node.shards.intact import locate, require_stamp, stamps, why_wrong
+from node.shards.intact import require_stamp, stamps, why_wrong
 from node.shards.layout import disk
 from node.shards.manifest import Manifest, of_bytes
 from node.shards.store import Listener
@@ -24,14 +24,13 @@ T = TypeVar("T")
 class Shelf(Protocol):
     """What is served of a `CheckpointStore`, or of anything that has chunks.
 
-    Where a chunk lies is asked in three ways: `locate` says what is known without a look at the disk; where that finds
-    nothing, `vouch` hashes what an earlier process left, or was hashed long ago; where the file that either named has
-    gone, `relocate` looks what others have done to the disk. All methods but `locate` may block.
+    `vouch` says where a chunk lies, after hashing what an earlier process left, has changed, or was hashed long ago;
+    where the file that it named has gone, `relocate` looks what others have done to the disk. Both and `manifest_path`
+    block on it, and raise StoreError.
     """
 
     def manifest_path(self, root: Digest) -> Path: ...
     def have(self, root: Digest) -> bytes: ...
-    def locate(self, digest: bytes) -> Place | None: ...
     def vouch(self, digest: bytes) -> Place | None: ...
     def relocate(self, digest: bytes) -> Place | None: ...
     def subscribe(self, listener: Listener) -> None: ...
@@ -69,9 +68,6 @@ class Shelves:
     def have(self, root: Digest) -> bytes:
         """Raises: NotFound."""
         return self._first(lambda shelf: shelf.have(root), root)
-
-    def locate(self, digest: bytes) -> Place | None:
-        return next((place for shelf in self._shelves if (place := shelf.locate(digest)) is not None), None)
 
     def vouch(self, digest: bytes) -> Place | None:
         return next((place for shelf in self._shelves if (place := shelf.vouch(digest)) is not None), None)
@@ -147,14 +143,11 @@ class Singles:
             raise NotFound(f"{root.hex()} is not here")
         return holding.bitmap()
 
-    def locate(self, digest: bytes) -> Place | None:
-        """Of a file that is the same since the chunk was hashed, lately."""
-        holding = self._chunks.get(digest)
-        return None if holding is None else locate(holding, digest)
-
     def vouch(self, digest: bytes) -> Place | None:
-        """As `locate`, after hashing the chunk, where it is to be; a file that has been deleted, or has changed, is
-        forgotten. Blocking. Raises: StoreError."""
+        """Hashes the chunk, unless it was lately; a file that has been deleted, or has changed, is forgotten. Blocking.
+
+        Raises: StoreError.
+        """
         holding = self._chunks.get(digest)
         if holding is None:
             return None

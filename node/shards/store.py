@@ -1,7 +1,7 @@
 """Checkpoints on disk, by manifest root: whole ones ready to load, others while they are received (`layout`).
 
 Several stores, also of several processes, may share a folder: everything is named by its content and moved by rename.
-Methods block on the disk, except `have`, `locate` and `manifest`; call them in a thread. They are safe from any thread.
+Methods block on the disk, except `have` and `manifest`; call them in a thread. They are safe from any thread.
 """
 
 import shutil
@@ -181,18 +181,14 @@ class CheckpointStore:
         """Bitmap of verified chunks. Raises: NotFound."""
         return self._held.get(root).bitmap()
 
-    def locate(self, digest: bytes) -> Place | None:
-        """(file, offset, length) of a chunk of any checkpoint that was hashed within the hour, and whose file is the
-        same since; it may be renamed a moment later. What else is here is hashed by `vouch`."""
-        return self._held.locate(digest)
-
     def vouch(self, digest: bytes) -> Place | None:
-        """`locate`, where that finds nothing: after hashing the chunk, where it is to be. Raises: StoreError."""
+        """(file, offset, length) of a chunk of any checkpoint; it may be renamed a moment later. It is hashed, unless
+        it was within the hour and its file is the same since. Raises: StoreError."""
         with disk("cannot read the checkpoint store"):
             return self._held.vouch(digest)
 
     def relocate(self, digest: bytes) -> Place | None:
-        """`locate`, when a place was found gone: after a look at what other stores have done to the folder. Blocks."""
+        """`vouch`, when a place was found gone: after a look at what other stores have done to the folder."""
         with self._held.changing, disk("cannot look at the checkpoint store"):
             self._held.look_again()
         return self.vouch(digest)

@@ -82,7 +82,7 @@ def truth(store: CheckpointStore, kind: Kind, name: str) -> bytes:
         return store.manifest_path(bytes.fromhex(name)).read_bytes()  # type: ignore[arg-type]
     if kind == "have":
         return store.have(bytes.fromhex(name))  # type: ignore[arg-type]
-    path, offset, length = store.locate(bytes.fromhex(name)) or (Path(), 0, 0)
+    path, offset, length = store.vouch(bytes.fromhex(name)) or (Path(), 0, 0)
     return path.read_bytes()[offset : offset + length]
 
 

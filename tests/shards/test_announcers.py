@@ -67,7 +67,7 @@ async def test_a_liar_that_moves_with_every_lie_has_lied_once(
         lies.append(name)
         announced[ONE] = f"{base}/x{len(lies)}"
         announced[OTHER] = honest  # who is known only now: which of two is asked first is drawn
-        _, _, length = origin.locate(bytes.fromhex(name)) or (source, 0, 0)
+        _, _, length = origin.vouch(bytes.fromhex(name)) or (source, 0, 0)
         return web.Response(body=bytes(length))
 
     honest, base = await serving(servers, origin), await answering(servers, lie)

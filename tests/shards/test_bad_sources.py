@@ -54,7 +54,7 @@ async def test_the_right_bytes_arrive_and_the_liar_is_banned_when_one_of_two_sou
         if kind == "have":
             return web.Response(body=b"\xff")
         sources.append(honest)  # who is known only now: which of two is asked first is drawn
-        _, _, length = origin.locate(bytes.fromhex(name)) or (source, 0, 0)
+        _, _, length = origin.vouch(bytes.fromhex(name)) or (source, 0, 0)
         return web.Response(body=bytes(length))
 
     honest, liar = await serving(servers, origin), await answering(servers, lie)

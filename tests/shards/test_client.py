@@ -122,7 +122,7 @@ async def test_nodes_trade_chunks_when_they_receive_at_the_same_time(
         if name in served:
             return web.Response(status=503)
         served.append(name)
-        path, offset, length = origin.locate(bytes.fromhex(name)) or (source, 0, 0)
+        path, offset, length = origin.vouch(bytes.fromhex(name)) or (source, 0, 0)
         return web.Response(body=path.read_bytes()[offset : offset + length])
 
     pace = replace(QUICK, parallel=1, late_seconds=60.0)

@@ -171,9 +171,8 @@ async def test_what_rots_is_served_no_more_once_it_was_hashed_an_hour_ago_and_no
     digest = blake3(b"a" * CHUNK_BYTES).digest()
     flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
     clock.now += HASH_AGAIN_SECONDS - 1
-    assert store.locate(digest) is not None
+    assert store.vouch(digest) is not None
     clock.now += 1
-    assert store.locate(digest) is None
     node = downloader(tmp_path / "node", http, [await serving(servers, store)], BRIEF)
 
     assert await fetched(node, root) is None
@@ -205,8 +204,14 @@ def test_what_was_hashed_again_counts_for_another_hour(tmp_path: Path, root: Dig
     store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
     digest = blake3(b"{}").digest()
     for _ in range(3):
-        assert store.locate(digest) is None and store.vouch(digest) == store.locate(digest) is not None
+        assert store.vouch(digest) is not None
         clock.now += HASH_AGAIN_SECONDS
+    assert store.vouch(digest) is not None
+    flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "config", 1)
+    clock.now += HASH_AGAIN_SECONDS - 1
+    assert store.vouch(digest) is not None
+    clock.now += 1
+    assert store.vouch(digest) is None
 
 
 def test_what_was_hashed_within_a_tick_of_being_written_is_hashed_again(
@@ -220,7 +225,7 @@ def test_what_was_hashed_within_a_tick_of_being_written_is_hashed_again(
     assert store.vouch(digest) is not None and store.complete(root) is not None
     flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
 
-    assert store.locate(digest) is None and store.vouch(digest) is None and store.complete(root) is None
+    assert store.vouch(digest) is None and store.complete(root) is None
 
 
 def test_a_rollout_file_that_rots_is_forgotten_once_its_chunk_was_hashed_an_hour_ago(tmp_path: Path) -> None:
@@ -234,7 +239,7 @@ def test_a_rollout_file_that_rots_is_forgotten_once_its_chunk_was_hashed_an_hour
     assert singles.vouch(digest) is not None
     clock.now += 1
 
-    assert singles.locate(digest) is None and singles.vouch(digest) is None and singles.known(path) is None
+    assert singles.vouch(digest) is None and singles.known(path) is None
 
 
 def test_a_rollout_file_that_rotted_before_it_was_first_handed_out_is_not(tmp_path: Path) -> None:
@@ -253,7 +258,7 @@ def test_nothing_is_hashed_again_as_long_as_no_file_changes(tmp_path: Path, root
     flip_unnoticed(weights)
 
     assert store.complete(root) is not None
-    assert store.locate(blake3(b"a" * CHUNK_BYTES).digest()) is not None
+    assert store.vouch(blake3(b"a" * CHUNK_BYTES).digest()) is not None
 
 
 def test_only_the_file_that_changed_is_hashed_again(tmp_path: Path, root: Digest) -> None:
@@ -271,10 +276,10 @@ def test_a_rollout_file_that_changed_after_it_was_hashed_is_handed_out_no_more(t
     written(path, b"rollouts", at=1)
     singles = Singles()
     (digest,) = singles.add(path, b"rollouts").files[0].chunks
-    assert singles.vouch(digest) == singles.locate(digest) == (path, 0, 8)
+    assert singles.vouch(digest) == (path, 0, 8)
     written(path, b"rollout!", at=2)
 
-    assert singles.locate(digest) is None and singles.vouch(digest) is None and singles.known(path) is None
+    assert singles.vouch(digest) is None and singles.known(path) is None
     assert singles.add(path, b"rollout!").files[0].chunks == (blake3(b"rollout!").digest(),)
     assert singles.known(path) is not None
 

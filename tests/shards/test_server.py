@@ -94,6 +94,21 @@ async def test_what_an_earlier_process_left_is_hashed_before_it_is_served(
         await runner.cleanup()
 
 
+async def test_what_the_disk_refuses_to_look_at_is_unavailable_for_now(
+    source: Path, store: CheckpointStore, base: str, http: aiohttp.ClientSession
+) -> None:
+    """A link to itself in a folder's place is refused like a folder that this user may not enter."""
+    store.add(source)
+    folder, chunk = store.folder / "checkpoints", f"{base}/chunks/{blake3(B).hexdigest()}"
+    folder.rename(store.folder / "aside")
+    folder.symlink_to(folder)
+    assert (await get(http, chunk))[0] == 503
+
+    folder.unlink()
+    (store.folder / "aside").rename(folder)
+    assert await get(http, chunk) == (200, B)
+
+
 async def test_a_waiting_request_is_answered_when_the_chunk_arrives(
     source: Path, store: CheckpointStore, base: str, http: aiohttp.ClientSession
 ) -> None:

@@ -129,7 +129,7 @@ async def test_who_serves_no_weights_is_asked_once_and_then_left_alone(
     asked = 0
 
     class Counted(Singles):
-        def locate(self, digest: bytes) -> None:
+        def vouch(self, digest: bytes) -> None:
             nonlocal asked
             asked += 1
 

@@ -79,11 +79,11 @@ def test_a_chunk_is_located_when_it_was_verified_and_not_before(source: Path, tm
     store = CheckpointStore(tmp_path / "store")
     root = store.begin(build(source))
     digest = blake3(b"b" * CHUNK_BYTES).digest()
-    assert store.locate(digest) is None
+    assert store.vouch(digest) is None
 
     store.write_chunk(root, 1, 1, b"b" * CHUNK_BYTES)
 
-    place = store.locate(digest)
+    place = store.vouch(digest)
     assert place is not None
     path, offset, length = place
     assert (offset, length) == (CHUNK_BYTES, CHUNK_BYTES)
@@ -143,7 +143,7 @@ def test_what_is_not_there_is_not_found_when_asked_for(source: Path, tmp_path: P
         store.write_chunk(SOME, 0, 0, b"")
     assert store.complete(SOME) is None
     assert store.known(SOME) is None
-    assert store.locate(SOME) is None
+    assert store.vouch(SOME) is None
 
 
 def test_whole_checkpoints_are_there_when_the_store_is_opened_again(source: Path, tmp_path: Path) -> None:
