@@ -14,7 +14,8 @@ Answer = Callable[[str, str, bytes], Awaitable[bytes]]  # (peer, protocol, reque
 
 @dataclass(slots=True)
 class Answering:
-    """Of one libp2p process. `send` raises NotFound where it does not read; `drained` returns once it has read all."""
+    """Of one libp2p process, and ends with it. `send` raises NotFound where that does not read, or has ended; `drained`
+    returns once it has read all."""
 
     send: Callable[[Reply], None]
     drained: Callable[[], Awaitable[None]]
@@ -37,7 +38,7 @@ class Answering:
             self._tasks[number][1].cancel()
 
     def end(self) -> None:
-        """There is no process any more."""
+        """There is no process any more: what of it still runs is heard by nobody."""
         for _, task in self._tasks.values():
             task.cancel()
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from node.errors import Malformed, NotFound
@@ -74,11 +75,7 @@ class Sidecar:
     _listener: Listener = field(default_factory=Nobody)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[bytes]] = field(default_factory=dict)
-    _answering: Answering = field(init=False)
     _writer: asyncio.StreamWriter | None = None
-
-    def __post_init__(self) -> None:
-        self._answering = Answering(self._send, self._drained)
 
     @asynccontextmanager
     async def running(self, listener: Listener) -> AsyncIterator[None]:
@@ -126,11 +123,12 @@ class Sidecar:
     async def _converse(self, ours: socket.socket) -> str | None:
         """Until the process ends, whose own words say why then, or until it has to be ended, which is said."""
         reader, self._writer = await asyncio.open_connection(sock=ours)
+        answering = Answering(partial(_write, self._writer), partial(_drained, self._writer))
         try:
             self._send(Start(self.listening.allow_private, self.listening.secret))
-            await self._hear(reader, START_SECONDS)
+            self._take(await _heard(reader, START_SECONDS), answering)
             while True:
-                await self._hear(reader, self.hang_seconds)
+                self._take(await _heard(reader, self.hang_seconds), answering)
         except TimeoutError:
             return "it said nothing for too long"
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -138,15 +136,10 @@ class Sidecar:
         except Malformed as error:
             return f"it talked nonsense: {error}"
         finally:
+            answering.end()
             self._forget()
 
-    async def _hear(self, reader: asyncio.StreamReader, seconds: float) -> None:
-        async with asyncio.timeout(seconds):
-            head, body = sizes(await reader.readexactly(HEAD.size))
-            data = await reader.readexactly(head + body)
-        self._take(decode(REPORTS, data[:head], data[head:]))
-
-    def _take(self, report: Report) -> None:
+    def _take(self, report: Report, answering: Answering) -> None:
         match report:
             case Ready(peer):
                 self.address, self.reason = self.listening.address, None
@@ -157,9 +150,9 @@ class Sidecar:
             case Closed(peer):
                 self._listener.closed(peer)
             case Asked():
-                self._answering.begin(report, self._listener.asked)
+                answering.begin(report, self._listener.asked)
             case Left(number):
-                self._answering.leave(number)
+                answering.leave(number)
             case Done() | Failed():
                 self._end(report)
             case Alive():
@@ -173,11 +166,6 @@ class Sidecar:
             waiting.set_result(report.body)
         else:
             waiting.set_exception(NotFound(report.reason))
-
-    async def _drained(self) -> None:
-        if self._writer is not None:
-            with suppress(ConnectionError):
-                await self._writer.drain()
 
     async def dial(self, address: PeerAddress) -> None:
         """A connection with the peer at `address`. Raises: NotFound."""
@@ -221,11 +209,9 @@ class Sidecar:
 
     def _send(self, order: Order) -> None:
         """Raises: NotFound: there is no process, or it does not read; Malformed: over a limit, nothing was sent."""
-        if self._writer is None or self._writer.is_closing():
+        if self._writer is None:
             raise NotFound(f"libp2p is off: {self.reason}")
-        if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
-            raise NotFound("the libp2p process does not read")
-        self._writer.write(encode(order))
+        _write(self._writer, order)
 
     def _forget(self) -> None:
         self.address = self.pid = None
@@ -235,5 +221,25 @@ class Sidecar:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(NotFound("the libp2p process ended"))
-        self._answering.end()
         self._listener.lost()
+
+
+async def _heard(reader: asyncio.StreamReader, seconds: float) -> Report:
+    async with asyncio.timeout(seconds):
+        head, body = sizes(await reader.readexactly(HEAD.size))
+        data = await reader.readexactly(head + body)
+    return decode(REPORTS, data[:head], data[head:])
+
+
+def _write(writer: asyncio.StreamWriter, order: Order) -> None:
+    """Raises: NotFound: the process of `writer` has ended, or does not read; Malformed."""
+    if writer.is_closing():
+        raise NotFound("libp2p is off: the process has ended")
+    if writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+        raise NotFound("the libp2p process does not read")
+    writer.write(encode(order))
+
+
+async def _drained(writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        await writer.drain()

@@ -1,5 +1,8 @@
 """What the node and its libp2p process tell each other: it reads back, and what is nothing or too much is refused."""
 
+import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from node.errors import Malformed
 from node.p2p.limits import MAX_REQUESTS
 from node.p2p.listening import listening
 from node.p2p.messages import (
+    ANSWERED,
     BUSY,
     HEAD,
     MAX_HEAD_BYTES,
@@ -123,3 +127,36 @@ async def test_a_process_in_strange_hands_has_the_node_answer_only_so_many_quest
     assert isinstance(start, Start)
     assert replies == [Reply(number, BUSY, b"") for number in refused]
     assert len(ear.asked_for) == MAX_REQUESTS == 64
+
+
+class Lingering(Ear):
+    async def asked(self, peer: str, protocol: str, body: bytes) -> bytes:
+        """To the first question an answer that is late, and goes on after it was given up."""
+        self.asked_for.append(body)
+        if body == b"first":
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                await self.together.wait()
+        return body
+
+
+async def test_a_question_is_answered_though_the_one_of_its_number_to_an_earlier_process_has_not_ended(
+    tmp_path: Path, strange: Path
+) -> None:
+    (strange / "said").write_bytes(encode(Asked(0, "one", CONTENT, b"first")))
+    ear = Lingering()
+    with listening("127.0.0.1", 0, True, secret(1)) as taken:
+        ear.sidecar = Sidecar(taken, tmp_path / "log", first_pause=0.05)
+        async with ear.sidecar.running(ear):
+            await until(lambda: ear.asked_for == [b"first"] and ear.sidecar.pid is not None, 60)
+            (strange / "said").write_bytes(encode(Asked(0, "one", CONTENT, b"second")))
+            assert ear.sidecar.pid is not None
+            os.kill(ear.sidecar.pid, signal.SIGKILL)
+            await until(lambda: len(list(orders_in((strange / "heard").read_bytes()))) > 1, 60)
+            ear.together.set()
+            await asyncio.sleep(0.1)
+
+    start, *replies = orders_in((strange / "heard").read_bytes())
+    assert isinstance(start, Start)
+    assert replies == [Reply(0, ANSWERED, b"second")]  # and not what the first one came to at last
