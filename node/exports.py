@@ -19,6 +19,7 @@ from node.log import seconds_text
 from node.progress import Progress
 from node.queries import read_record, run_folders
 from node.record import Record
+from node.roles.askable import ADVICE, MAX_NAMED, askable
 from node.roles.directory import weight_sources
 from node.shards.client import Downloader
 from node.shards.layout import CHECKPOINTS
@@ -26,10 +27,8 @@ from node.shards.manifest import Manifest, build
 from node.shards.selection import Selection
 from node.shards.store import CheckpointStore
 from node.shards.wanted import Pace
-from node.transport import vet_url
 from node.transport.connections import Connections
 
-MAX_NAMED = 4  # endpoints that a message names
 EXPECTED = Pace(wait_seconds=2, brief_wait_seconds=1, patience_seconds=20.0)  # of a version that nodes keep
 UNEXPECTED = Pace(wait_seconds=1, brief_wait_seconds=1, patience_seconds=3.0)  # somebody may have it nevertheless
 
@@ -137,7 +136,7 @@ def _copied(store: CheckpointStore, root: Digest, folder: Path) -> bool:
 def _askable(record: Record, version: int, allow_private: bool) -> list[str]:
     """Endpoints of the nodes that may hold a version. Raises: ConfigError, NotFound: there are none."""
     known = weight_sources(record, NOBODY)
-    found = [url for url in known if _may_be_asked(url, allow_private)]
+    found = askable(known, allow_private)
     if not known:
         raise NotFound(
             f"version {version} is with no node of this home, and no other node has announced where it can be asked: "
@@ -146,14 +145,6 @@ def _askable(record: Record, version: int, allow_private: bool) -> list[str]:
     if not found:
         raise ConfigError(
             f"version {version} is with no node of this home, and all nodes that may hold it announce private "
-            f"addresses ({', '.join(known[:MAX_NAMED])}): on a local network, add --allow-private"
+            f"addresses ({', '.join(known[:MAX_NAMED])}): {ADVICE}"
         )
     return found
-
-
-def _may_be_asked(url: str, allow_private: bool) -> bool:
-    try:
-        vet_url(url, allow_private)
-    except Malformed:
-        return False
-    return True

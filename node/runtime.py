@@ -64,8 +64,13 @@ async def run_worker(
             await claim_rewards(provider)
             event("the run is over", run=run.id)
             return
-        await Registration(provider, node_key, run).ensure()
-        await _work(settings, connect, provider, node_key, engine, work)
+        registration = Registration(provider, node_key, run)
+        await registration.fuel()  # who cannot pay is told so before the chain is read
+        async with membership(connect, node_key, settings) as member:
+            await member.sync()
+            member.weights.look_at_sources()  # before anything is staked
+            await registration.ensure()
+            await _work(member, provider, node_key, engine, work)
 
 
 async def is_over(ledger: Ledger, run: Run) -> bool:
@@ -75,26 +80,18 @@ async def is_over(ledger: Ledger, run: Run) -> bool:
 
 
 async def _work(
-    settings: Settings,
-    connect: Connect,
-    provider: Ledger,
-    node_key: LocalAccount,
-    engine: EngineChoice,
-    work: Workmanship,
+    member: Member, provider: Ledger, node_key: LocalAccount, engine: EngineChoice, work: Workmanship
 ) -> None:
-    async with membership(connect, node_key, settings) as member:
-        intake = Intake(member, RolloutStore(member.state.rollouts))
-        async with served(
-            member, FileMailbox(intake, takes=False), node_key
-        ):  # first of all: open files may be asked for
-            folder = await first_weights(member)
-            if folder is None:
-                await claim_rewards(provider)
-                return
-            tasks = await prepared_tasks(member, folder)
-            with closing(_engine(member, engine, generates=True)) as chosen:
-                maker = Maker(member, chosen, tasks, intake, work)
-                await Worker(member, provider, maker, Handover(member)).run()
+    intake = Intake(member, RolloutStore(member.state.rollouts))
+    async with served(member, FileMailbox(intake, takes=False), node_key):  # first of all: open files may be asked for
+        folder = await first_weights(member)
+        if folder is None:
+            await claim_rewards(provider)
+            return
+        tasks = await prepared_tasks(member, folder)
+        with closing(_engine(member, engine, generates=True)) as chosen:
+            maker = Maker(member, chosen, tasks, intake, work)
+            await Worker(member, provider, maker, Handover(member)).run()
 
 
 async def run_validator(settings: Settings, connect: Connect, wallet: LocalAccount, engine: EngineChoice) -> None:

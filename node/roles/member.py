@@ -19,6 +19,7 @@ from node.p2p.others import Alone, Others
 from node.peers.client import PeerClient
 from node.reading import Reader
 from node.record import Record
+from node.roles.askable import OutOfReach
 from node.roles.chronicle import Chronicle
 from node.roles.directory import core_urls, url_of, weight_holders
 from node.roles.hearsay import Hearsay
@@ -81,7 +82,7 @@ class Member:
         self.versions = Versions(self.record, self.checkpoints)
         self.weights = Weights(
             self.versions, self.spec.model, self.patching, self.clock, self.settings.keep_versions,
-            self.settings.poll_seconds, self._manifest_by_stream, self.wait,
+            self.settings.poll_seconds, self._manifest_by_stream, self.wait, OutOfReach(self.settings.allow_private),
         )  # fmt: skip
         self.shelves = Shelves(self.singles)
         if self.settings.sharing.weights:

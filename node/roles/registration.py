@@ -38,18 +38,21 @@ class Registration:
     async def ensure(self) -> None:
         """Leaves the node authorised, backed and with gas.
 
-        What a killed process sent comes first, since doing it again would give stake and gas twice. Then comes gas:
-        everything after it needs some.
-
         Raises:
             ConfigError: tokens or gas are missing and cannot be had; the node works for another provider.
             LedgerError: the chain did not take a step.
         """
+        await self.fuel()
+        with paying_gas(self.provider.account):
+            await self._authorize()
+            await self._back()
+
+    async def fuel(self) -> None:
+        """The beginning of `ensure`: gas, since everything after it needs some. What a killed process sent comes
+        before, since doing it again would give gas and stake twice. Raises: as `ensure`."""
         with paying_gas(self.provider.account):
             await self.provider.finish_earlier()
             await self._fuel()
-            await self._authorize()
-            await self._back()
 
     async def _authorize(self) -> None:
         provider = await self.provider.provider_of(self.node)

@@ -11,6 +11,7 @@ from node.clock import Clock
 from node.errors import Malformed, NotFound, SpecMismatch, StoreError
 from node.log import event, warn
 from node.progress import Progress
+from node.roles.askable import OutOfReach
 from node.roles.base_model import require_model
 from node.roles.pauses import put_off
 from node.roles.versions import Versions
@@ -34,6 +35,7 @@ class Weights:
     poll_seconds: float
     look_elsewhere: Callable[[Digest], Awaitable[None]]  # for a manifest that nobody gives out by HTTP
     next_look: Callable[[], Awaitable[None]]  # until the chain may list more versions
+    out_of_reach: OutOfReach
 
     async def folder(self, version: Version) -> Path:
         """The folder of `version`, fetched from peers if need be, its small files checked against the spec.
@@ -53,11 +55,16 @@ class Weights:
             raise self.versions.refuse(version, error) from error
         return folder
 
+    def look_at_sources(self) -> None:
+        """Warns where all whom weights could be had from announce addresses that this node does not connect to."""
+        self.out_of_reach.look(self.patching.downloader.sources())
+
     async def _fetch(self, version: Version) -> Path:
         record = self.versions.record
         root = record.root(version)
         if root is None:
             raise NotFound(f"version {version} is not published")
+        self.look_at_sources()
         await self.evict()  # before: also what was begun and could never be had makes room
         lineage = [checkpoint.manifest_root for checkpoint in record.checkpoints[: version + 1]]
         with Progress("downloading", "bytes", self.clock, resumes=True, version=version) as progress:
