@@ -4,8 +4,6 @@ A line sends two pieces at once: one is on its way while the next one is asked f
 given fewest bytes, so that who asks for large pieces, or for many files, has no more of a line than who does not. No
 piece is larger than what the line sends in three seconds, in which all who ask are to have one. Who never answers keeps
 nobody from another's line.
-
-Source of the order: Goyal, Vin, Cheng, "Start-time fair queuing", 1996.
 """
 
 import asyncio
@@ -17,6 +15,7 @@ from typing import Final
 
 from ledger.base import Address
 from node.crowd import Crowd
+from node.fair_queue import FairQueue, Waiting
 from node.p2p.content import Piece
 from node.p2p.limits import MAX_NODES
 from node.p2p.pace import LEAST_BYTES, Pace
@@ -28,64 +27,45 @@ ROUND_SECONDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Turn:
-    asker: Address
-    length: int
-    come: asyncio.Future[int]  # of how many bytes it is
-
-
 @dataclass(slots=True)
 class Line:
     """Of one node that is asked; for one event loop."""
 
     pace: Pace = field(default_factory=lambda: Pace(ROUND_SECONDS))
-    under_way: list[Turn] = field(default_factory=list)
-    waiting: list[Turn] = field(default_factory=list)  # who came first is first
-    given: dict[Address, int] = field(default_factory=dict)  # bytes, with what others had who came earlier
-    least: int = 0  # of these, for whoever comes now: nobody saves up turns that it did not ask for
+    queue: FairQueue = field(default_factory=FairQueue)
+    under_way: list[Waiting] = field(default_factory=list)  # whose turn has come
 
     async def ask(self, asker: Address, wanted: Piece, send: Callable[[Piece], Awaitable[bytes]]) -> bytes:
         """What `send` answers to `wanted`, or to as much of it as the line sends in time, once its turn comes."""
-        async with self._turn(asker, wanted.length) as turn:
+        async with self._turn(asker, wanted.length) as length:
             began, answer = asyncio.get_running_loop().time(), b""
             try:
-                answer = await send(replace(wanted, length=await turn.come))
+                answer = await send(replace(wanted, length=length))
             finally:
                 self.pace.came(len(answer), asyncio.get_running_loop().time() - began)
             return answer
 
     @asynccontextmanager
-    async def _turn(self, asker: Address, length: int) -> AsyncIterator[Turn]:
-        turn = Turn(asker, length, asyncio.get_running_loop().create_future())
-        self.waiting.append(turn)
+    async def _turn(self, asker: Address, length: int) -> AsyncIterator[int]:
+        """Of how many bytes it is."""
+        waiting = self.queue.join(asker, length)
         try:
             self._settle()
-            await turn.come
-            yield turn
+            yield await waiting.turn
         finally:
-            (self.waiting if turn in self.waiting else self.under_way).remove(turn)
+            self.queue.leave(waiting)
+            if waiting in self.under_way:
+                self.under_way.remove(waiting)
             self._settle()
 
     def _settle(self) -> None:
-        while self.waiting and len(self.under_way) < LINE_AT_ONCE:
-            turn = min(self.waiting, key=lambda each: self._start(each.asker))
-            length = min(turn.length, self._share())
-            self.waiting.remove(turn)
-            self.under_way.append(turn)
-            self.least = self._start(turn.asker)
-            self.given[turn.asker] = self.least + length
-            self.given = {asker: given for asker, given in self.given.items() if given > self.least}
-            if not turn.come.done():
-                turn.come.set_result(length)
-
-    def _start(self, asker: Address) -> int:
-        return max(self.least, self.given.get(asker, 0))
+        while len(self.under_way) < LINE_AT_ONCE and (waiting := self.queue.next(self._share())) is not None:
+            self.under_way.append(waiting)
 
     def _share(self) -> int:
         """Bytes of the next piece, at most: with two of the line's pace at once, all have theirs in a round."""
-        askers = len({turn.asker for turn in (*self.waiting, *self.under_way)})
-        return max(LEAST_BYTES, LINE_AT_ONCE * self.pace.size // max(LINE_AT_ONCE, askers))
+        askers = self.queue.owners | {each.owner for each in self.under_way}
+        return max(LEAST_BYTES, LINE_AT_ONCE * self.pace.size // max(LINE_AT_ONCE, len(askers)))
 
 
 @dataclass(slots=True)

@@ -7,12 +7,12 @@ is sent too slowly is given up by whoever is to have it, and was sent in vain.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
 from node.buckets import Bucket
+from node.fair_queue import FairQueue
 
 PIECE_SECONDS = 0.005  # of the whole uplink that one turn takes: below what a timer is late
 LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 10, 1 << 20
@@ -42,8 +42,8 @@ class Uplink:
         self.place_seconds, self.stall_seconds, self.lease_seconds = place_seconds, stall_seconds, lease_seconds
         self.sent_bytes = 0  # of files, since this process began
         self._least_bytes_per_second = least_bytes_per_second
-        self._turns = _InTurn()
-        self._places = _InTurn()
+        self._turns = FairQueue()
+        self._places = FairQueue()
         self._files = 0  # that hold a place
         self._leases: dict[Lease, None] = {}  # of them, the oldest first
         self._timer: asyncio.Handle | None = None
@@ -68,21 +68,25 @@ class Uplink:
         """Returns when `size` bytes more may leave for `address`."""
         if self.bytes_per_second is None:
             return
-        let_go = self._turns.join(address, size)
-        self._let_go()
-        await let_go
+        waiting = self._turns.join(address, size)
+        try:
+            self._let_go()
+            await waiting.turn
+        finally:
+            self._turns.leave(waiting)
 
     async def place(self, address: str) -> "Lease":
         """For one file while it is sent; waited for without end, unless that is cancelled."""
         if self.bytes_per_second is None or self._files < self.most_files:
             self._files += 1
             return self._lease()
-        free = self._places.join(address)
-        self._pass_on()
+        waiting = self._places.join(address)
         try:
-            await free
+            self._pass_on()
+            await waiting.turn
         except asyncio.CancelledError:
-            if free.done() and not free.cancelled():
+            self._places.leave(waiting)
+            if not waiting.turn.cancelled():  # it was given one, and does not live to see it
                 self._let_in()
             raise
         return self._lease()
@@ -107,22 +111,23 @@ class Uplink:
         """Whoever has had a place for long enough goes on without it, where somebody waits: slow readers of large
         files would keep all others from it."""
         loop = asyncio.get_running_loop()
-        while self._places and self._leases and (oldest := next(iter(self._leases))).until <= loop.time():
+        while self._places.owners and self._leases and (oldest := next(iter(self._leases))).until <= loop.time():
             oldest.give_up()
         if self._due is not None:
             self._due.cancel()
-        waited_for = self._places and self._leases
+        waited_for = self._places.owners and self._leases
         self._due = loop.call_at(next(iter(self._leases)).until, self._pass_on) if waited_for else None
 
     def _let_go(self) -> None:
         """One at a time: who was given its turn may want the next one, too, before others have what is made up for."""
         line, loop = self._line, asyncio.get_running_loop()
-        if line is None or not self._turns or self._timer is not None:
+        if line is None or not self._turns.owners or self._timer is not None:
             return
         if wait := line.seconds_until(0):
             self._timer = loop.call_later(wait, self._on_time)
             return
-        line.overdraw(self._turns.next() or 0)
+        if (next_one := self._turns.next()) is not None:
+            line.overdraw(next_one.size)
         self._timer = loop.call_soon(self._on_time)
 
     def _on_time(self) -> None:
@@ -158,61 +163,6 @@ class Lease:
         if self._uplink is not None:
             uplink, self._uplink = self._uplink, None
             uplink.leave(self)
-
-
-class _InTurn:
-    """Who waits, by address: next is who waits longest of the address that was given least, of those that wait.
-
-    Source: Goyal, Vin, Cheng, "Start-time Fair Queuing", SIGCOMM 1996.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
-        self._given: dict[str, int] = {}  # to an address, and what others had before it came
-        self._least = 0  # that any address was given of those that waited last
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def join(self, address: str, size: int = 1) -> asyncio.Future[None]:
-        """Done when it is this one's turn. Cancelled, it is passed over."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn.add_done_callback(lambda ended: self._drop(address, ended) if ended.cancelled() else None)
-        self._waiting.setdefault(address, deque()).append((turn, size))
-        self._given[address] = max(self._given.get(address, 0), self._least)
-        return turn
-
-    def _drop(self, address: str, cancelled: asyncio.Future[None]) -> None:
-        """What nobody waits for takes no memory, and no time of those who look whose turn it is."""
-        left = deque(each for each in self._waiting.get(address, ()) if each[0] is not cancelled)
-        if left:
-            self._waiting[address] = left
-        elif self._waiting.pop(address, None) is not None and self._given[address] <= self._least:
-            del self._given[address]
-
-    def next(self) -> int | None:
-        """Lets the next one go; its size, None where nobody waits any more."""
-        while self._waiting:
-            address = min(self._waiting, key=self._given.__getitem__)
-            self._least = self._given[address]
-            queue = self._waiting.pop(address)
-            turn, size = queue.popleft()
-            if queue:
-                self._waiting[address] = queue  # behind those that were given as much
-            if not turn.done():
-                turn.set_result(None)
-                self._given[address] += size
-                self._forget()
-                return size
-        return None
-
-    def _forget(self) -> None:
-        """Keeps who waits, and who was given more than they: others begin anew when they come."""
-        self._given = {
-            address: given
-            for address, given in self._given.items()
-            if address in self._waiting or (self._waiting and given > self._least)
-        }
 
 
 def _within(least: int, value: float, most: int) -> int:

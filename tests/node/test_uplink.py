@@ -87,11 +87,6 @@ def owed_seconds(took: list[float]) -> float:
     return sum(min(each, CATCH_UP_SECONDS) for each in took)
 
 
-def long_ones(took: list[float], seconds: float) -> list[float]:
-    """What is made up for after one of these goes to who waits just then, who may be one alone."""
-    return [each for each in took if each > seconds]
-
-
 @pytest.mark.parametrize(("rate", "count"), [(4_000_000, 3), (60_000_000, 8)])
 async def test_all_connections_together_get_what_the_limit_permits(tmp_path: Path, rate: int, count: int) -> None:
     began = time.monotonic()
@@ -232,22 +227,3 @@ async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> Non
         assert waiting.cancelled()
         async with asyncio.timeout(1):
             (await uplink.place("c")).give_up()
-
-
-async def test_who_asks_for_much_at_a_time_gets_no_more_than_who_asks_for_little() -> None:
-    uplink = Uplink(8_000_000)
-    given = dict.fromkeys(("much", "little"), 0)
-
-    async def take(address: str, size: int) -> None:
-        while True:
-            await uplink.turn(address, size)
-            given[address] += size
-
-    tasks = [asyncio.create_task(take(*each)) for each in (("much", 1 << 20), ("little", 400_000))]
-    lost = long_ones(await moments(1.2), 400_000 / 8_000_000)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-    # The one that goes on, the one before it, and one for each time that "little" came too late for its turn
-    assert abs(given["much"] - given["little"]) <= (2 + len(lost)) << 20

@@ -156,9 +156,9 @@ async def test_who_leaves_makes_room_whether_it_waits_or_not() -> None:
     await ended([asked[0], asked[3]])
 
     assert [asker for asker, _ in sender.sent] == [0, 1, 2]
-    assert [turn.asker for turn in sender.line.waiting] == [of(4), of(5)]
+    assert sender.line.queue.owners == {of(4), of(5)}
     await ended(asked)
-    assert not sender.line.waiting and not sender.line.under_way
+    assert not sender.line.queue.owners and not sender.line.under_way
 
 
 def test_a_pace_follows_what_a_line_sends_and_rises_fourfold_at_most() -> None:
