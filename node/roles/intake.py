@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from ledger.base import Digest, Submitted
 from node.errors import Malformed, NotFound
@@ -17,18 +16,11 @@ from node.roles.pauses import put_off
 from node.roles.streams import file_by_stream
 from node.rollouts.file import require_root, size_limit
 from node.rollouts.store import RolloutStore
-from node.shards.holding import HASH_AGAIN_SECONDS, Stamp
-from node.shards.intact import is_settled, stamp
+from node.shards.intact import Seen, stamp, unread
+from node.shards.layout import disk
 from node.shards.manifest import Manifest
 
 MARGIN_SECONDS = 86_400  # of block time, after the last window that can need a file; protocol, "Change"
-
-
-class Seen(NamedTuple):
-    """Of a file that was found to be right: its stamp, and when."""
-
-    stamp: Stamp
-    at: float
 
 
 @dataclass(slots=True)
@@ -38,7 +30,7 @@ class Intake:
     member: Member
     store: RolloutStore
     fetching: Fetching = field(init=False)
-    offered: dict[Digest, Seen] = field(default_factory=dict)
+    offered: dict[Digest, Seen] = field(default_factory=dict)  # what was found to be right
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # one file at a time for strangers
 
     def __post_init__(self) -> None:
@@ -71,12 +63,13 @@ class Intake:
               bytes=len(data))  # fmt: skip
 
     def _put(self, commitment: Digest, data: bytes) -> None:
-        """Stores the file, and hands it out from now on."""
+        """Stores the file, and hands it out from now on. Raises: StoreError."""
         self.store.put(commitment, data)
-        if (written := stamp(self.store.path(commitment))) is not None:
-            self.offered[commitment] = Seen(written, self.member.clock.monotonic())
+        path = self.store.path(commitment)
+        with disk(f"cannot look at {path}"):
+            self.offered[commitment] = Seen(stamp(path), self.member.clock.monotonic())
         with suppress(OSError):  # it has been deleted again
-            self.member.singles.add(self.store.path(commitment), data)
+            self.member.singles.add(path, data)
 
     async def known(self, commitment: Digest) -> Submission:
         """The commitment as it stands on chain, which is read on where it is not known yet. Raises: NotYet."""
@@ -120,15 +113,15 @@ class Intake:
     async def checked(self, commitment: Digest) -> Path:
         """Where the file lies, whose bytes were seen to be the committed ones. Raises: NotFound, NotYet, StoreError."""
         path = self.path(commitment)
-        if not self._is_offered(commitment) and not await self._has((await self.known(commitment)).made):
+        if not await self._offers(commitment) and not await self._has((await self.known(commitment)).made):
             raise NotFound("this node does not hold that file")
         return path
 
-    def _is_offered(self, commitment: Digest) -> bool:
-        """Whether the file was found to be right lately, and is the same since: a disk that rots leaves its stamp."""
-        seen, now = self.offered.get(commitment), self.member.clock.monotonic()
-        lately = seen is not None and now - seen.at < HASH_AGAIN_SECONDS
-        return seen is not None and lately and seen.stamp == stamp(self.store.path(commitment))
+    async def _offers(self, commitment: Digest) -> bool:
+        """Whether the file was found to be right lately, and is the same since. Raises: StoreError."""
+        seen, path = self.offered.get(commitment), self.store.path(commitment)
+        with disk(f"cannot look at {path}"):
+            return seen is not None and await asyncio.to_thread(seen.counts, path, self.member.clock.monotonic())
 
     async def _has(self, made: Submitted) -> bool:
         """Whether the file is here, and right: hashed where it has changed since, where that was long ago, or where an
@@ -138,17 +131,19 @@ class Intake:
         """
         if not self.holds(made.commitment):
             return False
-        if self._is_offered(made.commitment):
+        if await self._offers(made.commitment):
             return True
         async with self.reading:
-            return self._is_offered(made.commitment) or await asyncio.to_thread(self._read, made) is not None
+            return await self._offers(made.commitment) or await asyncio.to_thread(self._read, made) is not None
 
     def _read(self, made: Submitted) -> bytes | None:
         """As `get`; what is right is noted as that."""
-        before, at = stamp(self.store.path(made.commitment)), self.member.clock.monotonic()
-        data = None if before is None else self.get(made)
-        if before is not None and data is not None and is_settled(before):
-            self.offered[made.commitment] = Seen(before, at)
+        path = self.store.path(made.commitment)
+        with disk(f"cannot look at {path}"):
+            before = unread(path, self.member.clock.monotonic())
+        data = self.get(made)
+        if before is not None and data is not None:
+            self.offered[made.commitment] = before
         return data
 
     async def manifest(self, commitment: Digest) -> Manifest:

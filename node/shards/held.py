@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ledger.base import Digest
 from node.errors import NotFound
-from node.shards.holding import Holding, Place
+from node.shards.holding import TICK_NS, Holding, Place
 from node.shards.intact import is_intact, locate, sizes_agree, stamps, why_wrong
 from node.shards.layout import CHECKPOINTS, Layout
 
@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 class Held:
     """Reading it needs no lock. Raises OSError where nothing else is said."""
 
-    def __init__(self, layout: Layout, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, layout: Layout, now: Callable[[], float] = time.monotonic, tick_ns: int = TICK_NS) -> None:
         self.changing = threading.RLock()
         self._hashing = threading.Lock()  # one checkpoint at a time; taken before `changing`, never while holding it
-        self._layout, self._now = layout, now
+        self._layout, self._now, self._tick_ns = layout, now, tick_ns
         self._holdings: dict[Digest, Holding] = {}  # replaced, never changed
         for root in layout.roots(CHECKPOINTS):
             self._adopt(root)
@@ -133,7 +133,7 @@ class Held:
         if not sizes_agree(folder, manifest):
             self._discard(root, "a file is missing or has another size")
             return None
-        return self.put(Holding(root, manifest, folder, whole=True, found=True, now=self._now))
+        return self.put(Holding(root, manifest, folder, whole=True, found=True, now=self._now, tick_ns=self._tick_ns))
 
     def _give_up(self, holding: Holding, number: int, why: str) -> None:
         """A whole checkpoint goes; what is being received is begun anew, with all that is right of it."""

@@ -13,7 +13,7 @@ from ledger.base import Digest
 from node.shards.bitmaps import packed
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest
 
-HASH_AGAIN_SECONDS = 3600.0  # nothing beside sending a chunk; what is sent within it the page cache has, mostly
+TICK_NS = 20_000_000  # twice the longest tick of the clock that files' times are of (Linux with CONFIG_HZ=100)
 NEVER = float("-inf")
 
 Place = tuple[Path, int, int]  # (file, offset, length), in bytes
@@ -43,12 +43,13 @@ class Holding:
         whole: bool,
         found: bool = False,
         now: Callable[[], float] = time.monotonic,
+        tick_ns: int = TICK_NS,
     ) -> None:
         self.root = root
         self.manifest = manifest
         self.folder = folder
         self.verified = bytearray([whole]) * manifest.chunks
-        self.now = now
+        self.now, self.tick_ns = now, tick_ns
         self.hashed = array("d", [NEVER if found else now()]) * manifest.chunks  # when each was, by `now`
         self.stamps: list[Stamp | None] = [None] * len(manifest.files)
         self.writing = threading.Lock()  # to a file here, or its stamp
@@ -83,9 +84,6 @@ class Holding:
         """Chunk `number` is right: it has just been hashed."""
         self.hashed[number] = self.now()
 
-    def hashed_lately(self, number: int) -> bool:
-        return self.now() - self.hashed[number] < HASH_AGAIN_SECONDS
-
     def doubt(self, file: int) -> None:
         """None of its chunks counts as hashed any more."""
         start, end = self._starts[file], self._starts[file + 1]
@@ -106,7 +104,7 @@ class Holding:
 
     def moved(self, folder: Path) -> "Holding":
         """As it is, where it lies now."""
-        moved = Holding(self.root, self.manifest, folder, self.whole, now=self.now)
+        moved = Holding(self.root, self.manifest, folder, self.whole, now=self.now, tick_ns=self.tick_ns)
         moved.hashed[:], moved.stamps[:] = self.hashed, self.stamps
         return moved
 

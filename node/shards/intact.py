@@ -9,15 +9,37 @@ import errno
 import os
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from blake3 import blake3
 
 from ledger.disk import refusal
 from node.files import is_damage, open_regular
-from node.shards.holding import NEVER, Holding, Place, Stamp
+from node.shards.holding import NEVER, TICK_NS, Holding, Place, Stamp
 from node.shards.manifest import Manifest
 
-TICK_NS = 20_000_000  # twice the longest tick of the clock that files' times are of (Linux with CONFIG_HZ=100)
+HASH_AGAIN_SECONDS = 3600.0  # nothing beside sending a chunk; what is sent within it the page cache has, mostly
+
+
+class Seen(NamedTuple):
+    """Of bytes that were found to be right: the stamp that their file had before, and when. That counts for an hour,
+    and as long as the file is the same."""
+
+    stamp: Stamp | None
+    at: float
+
+    def lately(self, now: float) -> bool:
+        return now - self.at < HASH_AGAIN_SECONDS
+
+    def counts(self, path: Path, now: float) -> bool:
+        """Of the file at `path`."""
+        return self.lately(now) and self.stamp is not None and self.stamp == stamp(path)
+
+
+def unread(path: Path, now: float) -> Seen | None:
+    """What to note of a file before it is read, should it be right; None where it is not, or could change unnoticed."""
+    before = stamp(path)
+    return Seen(before, now) if before is not None and is_settled(before) else None
 
 
 def sizes_agree(folder: Path, manifest: Manifest) -> bool:
@@ -47,9 +69,9 @@ def require_stamp(path: Path) -> Stamp:
     return seen
 
 
-def is_settled(seen: Stamp) -> bool:
+def is_settled(seen: Stamp, tick_ns: int = TICK_NS) -> bool:
     """Whether whoever writes to its file from now on changes it. Source: git, Documentation/technical/racy-git.txt."""
-    return abs(time.time_ns() - seen.changed_ns) > TICK_NS
+    return abs(time.time_ns() - seen.changed_ns) > tick_ns
 
 
 def stamps(holding: Holding) -> list[Stamp | None]:
@@ -60,12 +82,16 @@ def stamps(holding: Holding) -> list[Stamp | None]:
 def locate(holding: Holding, digest: bytes) -> Place | None:
     """Where a verified chunk with that digest lies, which was hashed lately, and whose file is the same since."""
     for number in holding.numbers(digest):
-        file = holding.file(number)
-        # In this order: who looks at a file that has changed doubts what was hashed, then notes the new stamp.
-        same = holding.verified[number] and stamp(holding.path(file)) == holding.stamps[file]
-        if same and holding.hashed_lately(number):
+        path = holding.path(holding.file(number))
+        if holding.verified[number] and _seen(holding, number).counts(path, holding.now()):
             return holding.place(number)
     return None
+
+
+def _seen(holding: Holding, number: int) -> Seen:
+    """In this order: who looks at a file that has changed doubts what was hashed, then notes the new stamp."""
+    noted = holding.stamps[holding.file(number)]
+    return Seen(noted, holding.hashed[number])
 
 
 def is_intact(holding: Holding) -> bool:
@@ -89,10 +115,10 @@ def why_wrong(holding: Holding, number: int, digest: bytes) -> str | None:
     file = holding.file(number)
     with holding.writing:
         look(holding, file)
-        if holding.hashed_lately(number):
+        if _seen(holding, number).lately(holding.now()):
             return None
         before = holding.stamps[file]
-    settled = before is not None and is_settled(before)
+    settled = before is not None and is_settled(before, holding.tick_ns)
     if before is not None and before.size != holding.manifest.files[file].size:
         return "it has another size"
     try:

@@ -9,11 +9,9 @@ import pytest
 from ledger.base import Address, Digest
 from node.errors import NotFound
 from node.p2p.content import PIECE_BYTES, Kind, Piece
-from node.roles.intake import Seen
 from node.roles.pieces import HeldPieces
 from node.rollouts.store import RolloutStore
-from node.shards.holding import HASH_AGAIN_SECONDS
-from node.shards.intact import stamp
+from node.shards.intact import HASH_AGAIN_SECONDS, Seen, stamp
 from node.transport import Uplink
 from tests.clocks import HandClock
 from tests.roles.network import Build, Part
@@ -30,9 +28,9 @@ class Queued(Uplink):
 
     turns = 0
 
-    async def turn(self, address: str, size: int) -> None:
+    async def turn(self, sharer: str, size: int) -> None:
         self.turns += 1
-        await super().turn(address, size)
+        await super().turn(sharer, size)
 
 
 @pytest.fixture
@@ -44,9 +42,7 @@ def holding(worker: Part, data: bytes) -> HeldPieces:
     """What `worker` hands out, `data` by the name of `FILE` among it."""
     intake = worker.role.maker.intake
     intake.store.put(FILE, data)
-    seen = stamp(intake.store.path(FILE))
-    assert seen is not None
-    intake.offered[FILE] = Seen(seen, worker.member.clock.monotonic())
+    intake.offered[FILE] = Seen(stamp(intake.store.path(FILE)), worker.member.clock.monotonic())
     return HeldPieces(worker.member, worker.mailbox)
 
 

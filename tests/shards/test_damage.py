@@ -13,10 +13,10 @@ from blake3 import blake3
 from ledger.base import Digest
 from node.errors import NotFound
 from node.files import is_damage
-from node.shards import intact
 from node.shards.client import Downloader
-from node.shards.holding import HASH_AGAIN_SECONDS
-from node.shards.intact import read_place
+from node.shards.held import Held
+from node.shards.intact import HASH_AGAIN_SECONDS, read_place
+from node.shards.layout import Layout
 from node.shards.manifest import CHUNK_BYTES, build
 from node.shards.shelves import Singles
 from node.shards.store import CheckpointStore
@@ -214,18 +214,15 @@ def test_what_was_hashed_again_counts_for_another_hour(tmp_path: Path, root: Dig
     assert store.vouch(digest) is None
 
 
-def test_what_was_hashed_within_a_tick_of_being_written_is_hashed_again(
-    tmp_path: Path, root: Digest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_hashed_within_a_tick_of_being_written_is_hashed_again(tmp_path: Path, root: Digest) -> None:
     """A second write within the tick leaves the file's time as it is."""
-    monkeypatch.setattr(intact, "TICK_NS", 3600 * 10**9)
     os.utime(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
-    store = CheckpointStore(tmp_path / "store")
+    held = Held(Layout(tmp_path / "store"), tick_ns=3600 * 10**9)
     digest = blake3(b"a" * CHUNK_BYTES).digest()
-    assert store.vouch(digest) is not None and store.complete(root) is not None
+    assert held.vouch(digest) is not None and held.hashed(held.get(root))
     flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
 
-    assert store.vouch(digest) is None and store.complete(root) is None
+    assert held.vouch(digest) is None and held.whole(root) is None
 
 
 def test_a_rollout_file_that_rots_is_forgotten_once_its_chunk_was_hashed_an_hour_ago(tmp_path: Path) -> None:
