@@ -168,12 +168,19 @@ def asked(
     question: "Callable[[Ledger], Awaitable[T]]",
     account: "LocalAccount | None" = None,
 ) -> T:
-    """What comes of `question`, put to the chain as `account` sees it."""
+    """What comes of `question`, put to the chain as `account` sees it.
+
+    Raises: ConfigError: `account` cannot pay for what it is to send, or as `connect`. LedgerError.
+    """
+    from node.roles.gas import paying_gas
 
     async def work() -> T:
         ledger = await connect(rpc, deployment, home, account)
         try:
-            return await question(ledger)
+            if account is None:
+                return await question(ledger)
+            with paying_gas(ledger.account):
+                return await question(ledger)
         finally:
             await ledger.close()
 

@@ -67,9 +67,10 @@ def deploy(
     """Deploy the contracts to a chain that has none, and write the file that every other command takes."""
     from dataclasses import asdict
 
-    from ledger.base import TOKEN_UNIT
+    from ledger.base import TOKEN_UNIT, Address
     from ledger.deploy import deploy as deploy_contracts
     from node.files import require_new, require_writable
+    from node.roles.gas import GAS_ASKED_FOR, paying_gas
 
     require_new(out, "it may name contracts that are in use, so name another file with --out")
     require_writable(out.absolute().parent)
@@ -79,12 +80,12 @@ def deploy(
         what = "if this is cut short, run it again: nothing refers to half of it"
         typer.echo(f"deploying from {account.address}; {what}", err=True)
 
-    made = run_async(
-        deploy_contracts(
-            rpc, account, unbonding, faucet_cap=faucet_cap * TOKEN_UNIT, faucet_cooldown_seconds=faucet_cooldown,
-            confirmations=confirmations, begun=begun,
-        )
+    work = deploy_contracts(
+        rpc, account, unbonding, faucet_cap=faucet_cap * TOKEN_UNIT, faucet_cooldown_seconds=faucet_cooldown,
+        confirmations=confirmations, begun=begun,
     )  # fmt: skip
+    with paying_gas(Address(account.address), GAS_ASKED_FOR):  # after which it begins anew
+        made = run_async(work)
     show_result({**asdict(made), "file": str(out)}, json)  # first: whatever befalls the file, the addresses are known
     made.save(out)
 

@@ -25,7 +25,7 @@ from node.roles.accepting import AcceptedGroups
 from node.roles.assembly import validator_of
 from node.roles.claiming import claim_rewards
 from node.roles.frauds import Workmanship, workmanship
-from node.roles.gas import require_gas
+from node.roles.gas import paying_gas, require_gas
 from node.roles.handover import Handover
 from node.roles.intake import Intake
 from node.roles.mailbox import FileMailbox
@@ -61,7 +61,8 @@ async def run_worker(
     async with connected(connect, wallet) as provider:
         run, _ = await open_run(provider, settings.run)
         if await is_over(provider, run):
-            await claim_rewards(provider)
+            with paying_gas(provider.account):
+                await claim_rewards(provider)
             event("the run is over", run=run.id)
             return
         registration = Registration(provider, node_key, run)

@@ -1,4 +1,4 @@
-"""Gas: how much of the chain's coin a role is to have, and what it says when that does not suffice."""
+"""Gas: how much of the chain's coin a role is to have, and what it, or a command, says when that does not suffice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +24,10 @@ async def require_gas(ledger: Ledger) -> None:
 
 @contextmanager
 def paying_gas(account: Address, advice: str = SENT_AND_GOES_ON) -> Iterator[None]:
-    """Around what `account` sends. Raises: ConfigError: what it holds does not pay for that; with `advice`."""
+    """Around what `account` sends. Raises: ConfigError: what it, or who else was to pay, holds does not suffice."""
     try:
         yield
     except InsufficientNativeBalance as error:
-        raise ConfigError(f"{account} cannot pay gas ({error}): {advice}") from error
+        who, held = error.values.get("account") or account, error.values.get("balance")
+        how_much = "" if held == 0 else f" ({str(error).removeprefix(f'{error.name}: ')})"
+        raise ConfigError(f"{who} cannot pay gas{how_much}: {advice}") from error

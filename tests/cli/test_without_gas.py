@@ -1,4 +1,4 @@
-"""A role whose wallet was never given gas says so first, and how much it needs."""
+"""A role, or a command that sends, whose wallet was never given gas says so, and how much it needs."""
 
 import asyncio
 from pathlib import Path
@@ -47,6 +47,29 @@ def test_a_role_without_gas_ends_at_once_and_says_what_to_send(
         .endswith(f"error: {POOR.address} cannot pay gas: send it at least 0.1 ETH of the test network")
     )
     assert "InsufficientNativeBalance" not in answer.err and "libp2p" not in answer.err
+
+
+ANYBODY = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # EIP-55's first example
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("faucet",),
+        ("run", "create", "--model", "tiny", "--pace", "local", "--trainer", ANYBODY, "--validator", ANYBODY),
+        ("deploy", "--out", "OUT"),
+    ],
+)
+def test_a_command_without_gas_says_what_to_send(chain: Chain, tmp_path: Path, words: tuple[str, ...]) -> None:
+    import_key(tmp_path / "poor.json", bytes(POOR.key).hex(), PASSWORD, iterations=1)
+    named = [str(tmp_path / "out.json") if word == "OUT" else word for word in words]
+    where = chain.at()[:2] if "deploy" in words else chain.at()
+
+    answer = command(*named, "--wallet", tmp_path / "poor.json", *where, home=tmp_path)
+
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.said.startswith(f"error: {POOR.address} cannot pay gas: send it at least 0.1 ETH of the test network")
+    assert not (tmp_path / "out.json").exists()
 
 
 async def test_a_role_that_has_too_little_gas_is_told_when_it_sends(chain: Chain, tmp_path: Path) -> None:
