@@ -10,7 +10,7 @@ from aiohttp import web
 
 from node.errors import Malformed, NotFound
 from node.ip import subscriber
-from node.transport.uplink import LEAST_BYTES_PER_SECOND
+from node.transport.limits import LEAST_BYTES_PER_SECOND
 
 SHARES = 4  # of a room; an address gets one. A local network is one address: its share is still 16 MiB of files
 BODY_SECONDS = 20.0  # for a small body to arrive whole

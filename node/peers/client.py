@@ -22,7 +22,7 @@ from node.peers.wire import (
 )
 from node.progress import OnProgress
 from node.transport import UNREACHABLE, Timeouts, Uplink, read_limited, vet_url
-from node.transport.uplink import Lease
+from node.transport.places import Lease
 
 QUICK = Timeouts(connect_seconds=3.0, idle_seconds=5.0, total_seconds=10.0)  # for small questions: others wait
 BULK = Timeouts()  # for files
@@ -55,7 +55,7 @@ class PeerClient:
         where = f"submissions/0x{commitment.hex()}"
         if self.uplink.bytes_per_second is not None:
             await self._require_up(url)
-        with await self.uplink.place(url) as lease, ExitStack() as connecting:
+        with await self.uplink.places.take(url) as lease, ExitStack() as connecting:
             connecting.enter_context(lease.watched())  # it may have gone down while this waited
             pieces = self._pieces(url, data, lease, progress, connecting.close)
             await self._ask("POST", url, where, pieces, timeouts=self.bulk, body_bytes=len(data))

@@ -9,7 +9,8 @@ from aiohttp import web
 
 from node.transport.addresses import address_of
 from node.transport.limits import Gate, TooMany
-from node.transport.uplink import Lease, Uplink
+from node.transport.places import Lease, Places
+from node.transport.uplink import Uplink
 
 OCTETS = "application/octet-stream"
 PIECE_BYTES = 4 << 20  # in one call where nothing limits the uplink: a whole chunk of weights
@@ -38,7 +39,7 @@ async def send_file(
         size = os.fstat(file.fileno()).st_size - offset if length is None else length
         response = web.StreamResponse(headers={"Content-Type": kind})
         response.content_length = size
-        with await _place(uplink, address) as lease:
+        with await _place(uplink.places, address) as lease:
             request.app[GATE].charge(address, size)
             await response.prepare(request)
             await _Sending(request, file, uplink, lease).send(offset, size)
@@ -46,14 +47,14 @@ async def send_file(
     return response
 
 
-async def _place(uplink: Uplink, address: str) -> Lease:
+async def _place(places: Places, address: str) -> Lease:
     """Raises: TooMany: none has become free in time."""
     try:
-        async with asyncio.timeout(uplink.place_seconds):
-            return await uplink.place(address)
+        async with asyncio.timeout(places.place_seconds):
+            return await places.take(address)
     except TimeoutError as error:
         detail = "this node uploads as much as it may: ask another one"
-        raise TooMany(503, detail, uplink.place_seconds) from error
+        raise TooMany(503, detail, places.place_seconds) from error
 
 
 def break_off(deadline: asyncio.Timeout) -> None:

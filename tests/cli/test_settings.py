@@ -12,7 +12,8 @@ from aiohttp import web
 
 from cli.sharing import LEAST_UPLOAD, byte_rate, byte_size
 from node.engines.vllm import installed as vllm
-from node.transport.uplink import LEAST_BYTES_PER_SECOND, LEAST_FILES
+from node.transport.limits import LEAST_BYTES_PER_SECOND
+from node.transport.uplink import LEAST_FILES
 from tests.cli.chain import Chain
 from tests.cli.command import command, finished, process
 

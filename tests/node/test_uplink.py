@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from node.transport import Uplink, make_app, send_file, serve
+from node.transport.places import Places
 from node.transport.uplink import CATCH_UP_SECONDS, PIECE_SECONDS
 from tests.roles.stage import until
 
@@ -103,7 +104,7 @@ async def test_all_connections_together_get_what_the_limit_permits(tmp_path: Pat
 
 async def test_an_address_gets_no_more_for_many_connections_than_another_for_one(tmp_path: Path) -> None:
     rate = 1e6
-    async with serving_file(tmp_path, Uplink(rate, least_bytes_per_second=rate / 20)) as port:
+    async with serving_file(tmp_path, Uplink(rate, Places(20))) as port:
         many = [Reader(port, "127.0.0.2") for _ in range(9)]
         one = Reader(port, "127.0.0.3")
         async with reading(*many, one):
@@ -124,11 +125,15 @@ async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
     assert time.monotonic() - began < 3  # the first of these files takes 42 s
 
 
+def test_as_many_files_are_sent_at_once_as_have_100_kb_a_second_each() -> None:
+    assert [Uplink(rate).places.most for rate in (None, 1.0, 299_999, 500_000)] == [None, 2, 2, 5]
+
+
 async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told_to_go_elsewhere(
     tmp_path: Path,
 ) -> None:
     async with (
-        serving_file(tmp_path, Uplink(500_000, place_seconds=0.2)) as port,  # five at 100 kB/s each
+        serving_file(tmp_path, Uplink(500_000, Places(5, place_seconds=0.2))) as port,
         reading(*(readers := [Reader(port) for _ in range(5)])),
     ):
         await until(lambda: all(reader.received for reader in readers))
@@ -141,7 +146,7 @@ async def test_only_so_many_files_are_sent_at_once_as_get_on_and_others_are_told
 
 
 async def test_readers_that_take_nothing_hold_no_place(tmp_path: Path) -> None:
-    uplink = Uplink(1e9, least_bytes_per_second=250e6, stall_seconds=0.2)  # four files at once
+    uplink = Uplink(1e9, Places(4, stall_seconds=0.2))
     big = 64 << 20  # more than socket buffers take
     async with serving_file(tmp_path, uplink) as port:
         (tmp_path / "file").write_bytes(bytes(big))
@@ -173,57 +178,3 @@ async def test_who_gave_up_waiting_is_passed_over() -> None:
     async with asyncio.timeout(5):
         await asyncio.gather(waiting[0], waiting[2])
     assert time.monotonic() - began > 0.1
-
-
-async def test_many_that_gave_up_waiting_hold_nobody_up() -> None:
-    uplink = Uplink(1.0)
-    with await uplink.place("a"):
-        second = await uplink.place("a")
-        waiting = [asyncio.ensure_future(uplink.place(f"address {n}")) for n in range(16_000)]
-        await asyncio.sleep(0)
-        for each in waiting:
-            each.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        began = time.process_time()
-        second.give_up()
-        assert time.process_time() - began < 1  # to look at each again for each took 6 s
-
-
-async def test_who_has_had_a_place_for_long_goes_on_without_it_where_somebody_waits() -> None:
-    uplink, began = Uplink(1.0, lease_seconds=0.3), time.monotonic()
-    with await uplink.place("slow"), await uplink.place("slow"):
-        first = await asyncio.wait_for(uplink.place("a"), 5)
-        assert time.monotonic() - began >= 0.3
-        second = await asyncio.wait_for(uplink.place("b"), 5)
-        await asyncio.sleep(0.4)  # nobody waits: both keep theirs
-        async with asyncio.timeout(0.2):
-            third = await uplink.place("c")
-        for each in (first, second, third):
-            each.give_up()
-    assert [(await asyncio.wait_for(uplink.place("d"), 0.1)) is not None for _ in range(2)] == [True, True]
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):
-            await uplink.place("d")
-
-
-async def test_who_still_waits_when_every_place_has_just_passed_on_has_the_next_turn() -> None:
-    uplink = Uplink(1.0, lease_seconds=0.2)
-    with await uplink.place("slow"), await uplink.place("slow"):
-        async with asyncio.timeout(5):
-            leases = await asyncio.gather(*(uplink.place(address) for address in "abc"))
-        for each in leases:
-            each.give_up()
-
-
-async def test_a_place_passes_on_when_whoever_was_given_it_is_cancelled() -> None:
-    uplink = Uplink(1.0)
-    with await uplink.place("a"):
-        second = await uplink.place("a")
-        waiting = asyncio.ensure_future(uplink.place("b"))
-        await asyncio.sleep(0)
-        second.give_up()  # given to `waiting`, which does not live to see it
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        assert waiting.cancelled()
-        async with asyncio.timeout(1):
-            (await uplink.place("c")).give_up()

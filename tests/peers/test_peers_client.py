@@ -14,6 +14,7 @@ from node.errors import Malformed, NotFound
 from node.peers import client as client_module
 from node.peers.client import PeerClient
 from node.transport import Timeouts, Uplink, session
+from node.transport.places import Places
 
 ABOUT = Digest(b"\x01" * 32)
 Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -270,7 +271,7 @@ async def test_only_so_many_files_are_handed_over_at_once_as_get_on_and_all_arri
 
     urls = [await answering(posted(take)) for _ in range(5)]
     async with session(allow_private=True) as http:
-        peers = PeerClient(http, uplink=Uplink(2_000_000, least_bytes_per_second=1_000_000))
+        peers = PeerClient(http, uplink=Uplink(2_000_000, Places(2)))
         await asyncio.gather(
             *(
                 peers.push_submission(url, ABOUT, data, lambda done, _, file=file: count(file, done))
@@ -285,10 +286,10 @@ async def test_only_so_many_files_are_handed_over_at_once_as_get_on_and_all_arri
 async def test_a_file_waits_longer_for_its_place_than_a_receiver_may_take_and_is_handed_over_then(
     answering: Callable[[Answering], Awaitable[str]],
 ) -> None:
-    uplink, url = Uplink(1e6), await answering(always(204))
+    uplink, url = Uplink(1e6, Places(2)), await answering(always(204))
     async with session(allow_private=True) as http:
         peers = PeerClient(http, Timeouts(0.1, 0.1, 0.2), Timeouts(0.1, 0.1, 0.2), uplink)
-        places = [await uplink.place("a") for _ in range(uplink.most_files)]
+        places = [await uplink.places.take("a") for _ in range(2)]
         pushing = [asyncio.create_task(peers.push_submission(url, ABOUT, b"x")) for _ in range(2)]
         await asyncio.wait(pushing, timeout=0.4)
         assert not any(task.done() for task in pushing)
@@ -308,10 +309,8 @@ async def test_a_receiver_that_takes_nothing_holds_no_place(
         return web.Response(status=204)
 
     stalled, url = await answering(stall), await answering(always(204))
-    uplink, big = (
-        Uplink(1e9, least_bytes_per_second=500e6, stall_seconds=0.1),
-        bytes(32 << 20),
-    )  # more than socket buffers take
+    uplink = Uplink(1e9, Places(2, stall_seconds=0.1))
+    big = bytes(32 << 20)  # more than socket buffers take
     async with session(allow_private=True) as http:
         peers = PeerClient(http, uplink=uplink)
         pushing = [asyncio.create_task(peers.push_submission(stalled, ABOUT, big)) for _ in range(2)]
@@ -327,11 +326,11 @@ async def test_a_receiver_that_takes_nothing_holds_no_place(
 async def test_receivers_that_are_down_keep_nobody_from_the_uplink(
     answering: Callable[[Answering], Awaitable[str]],
 ) -> None:
-    uplink, url = Uplink(1e6, stall_seconds=60), await answering(always(204))
+    uplink, url = Uplink(1e6, Places(2, stall_seconds=60)), await answering(always(204))
     async with session(allow_private=True) as http:
         with silent() as down:
             peers = PeerClient(http, Timeouts(60, 60, 60), Timeouts(60, 60, 60), uplink)
-            pushing = [asyncio.create_task(peers.push_submission(down, ABOUT, b"x")) for _ in range(uplink.most_files)]
+            pushing = [asyncio.create_task(peers.push_submission(down, ABOUT, b"x")) for _ in range(2)]
             await asyncio.wait(pushing, timeout=0.1)
             await asyncio.wait_for(peers.push_submission(url, ABOUT, b"x"), 2)
             assert not any(task.done() for task in pushing)
@@ -343,12 +342,12 @@ async def test_receivers_that_are_down_keep_nobody_from_the_uplink(
 async def test_a_receiver_that_went_down_while_its_file_waited_for_a_place_does_not_keep_it(
     answering: Callable[[Answering], Awaitable[str]],
 ) -> None:
-    uplink, url = Uplink(1e6, stall_seconds=0.1), await answering(always(204))
+    uplink, url = Uplink(1e6, Places(2, stall_seconds=0.1)), await answering(always(204))
     server = await asyncio.start_server(lambda _, writer: closed(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with session(allow_private=True) as http:
         peers = PeerClient(http, Timeouts(60, 60, 60), Timeouts(60, 60, 60), uplink)
-        places = [await uplink.place("a") for _ in range(uplink.most_files)]
+        places = [await uplink.places.take("a") for _ in range(2)]
         pushing = asyncio.create_task(peers.push_submission(f"http://127.0.0.1:{port}", ABOUT, b"x"))
         await asyncio.wait([pushing], timeout=0.2)
         server.close()
