@@ -28,7 +28,8 @@ OnProgress = Callable[[int, int], None]  # hears (done, total), as a `Progress` 
 class Progress:
     """Of `what`, counted in `unit` (bytes, tokens, rollouts, ...; empty if nothing is counted).
 
-    Calling it with (done, total) says how far it is; the total may change, and None or 0 means that nobody knows it.
+    Calling it with (done, total) says how far it is; less than before where something is taken back, which is no
+    progress. The total may change, and None or 0 means that nobody knows it.
     `resumes` says that the first call tells what was there already. Enter it to have it shown. `fields` go into every
     line.
     """
@@ -53,8 +54,9 @@ class Progress:
             self._total = total or 0
             if self._resumes:
                 self._resumes, self._first, self._samples = False, done, deque([(now, done)])
-            if done != self._done:
-                self._moved_at, self._done = now, done
+            if done > self._done:
+                self._moved_at = now
+            self._done = done
             if now - self._samples[-1][0] >= SAMPLE_SECONDS:
                 self._samples.append((now, done))
 
@@ -71,7 +73,7 @@ class Progress:
             while len(self._samples) > 1 and self._samples[1][0] <= now - RATE_SECONDS:
                 self._samples.popleft()
             since, done = self._samples[0]
-            return (self._done - done) / (now - since) if now > since else 0.0
+            return max(self._done - done, 0) / (now - since) if now > since else 0.0
 
     @property
     def seconds_left(self) -> float | None:

@@ -13,6 +13,7 @@ from node.shards.manifest import MAX_MANIFEST_BYTES, Manifest
 from node.shards.selection import Selection
 from node.transport import Timeouts, vet_url
 from node.transport.connections import Connections
+from node.transport.receiving import Arriving
 
 
 class Asker:
@@ -43,10 +44,11 @@ class Asker:
         bitmap = await self._get(source, f"have/{root.hex()}", room, exact=True)
         return None if bitmap is None else bytes(bitmap)
 
-    async def chunk(self, source: str, digest: bytes, into: memoryview, wait_seconds: int) -> bool:
+    async def chunk(self, source: str, digest: bytes, into: memoryview, wait_seconds: int, arriving: Arriving) -> bool:
         """Fills `into` with what it gives out as chunk `digest`; whether it is that is not looked at here."""
         path = f"chunks/{digest.hex()}"
-        return await self._get(source, path, into, exact=True, wait_seconds=wait_seconds) is not None
+        data = await self._get(source, path, into, exact=True, wait_seconds=wait_seconds, arriving=arriving)
+        return data is not None
 
     async def patch(self, source: str, target: Digest, base: Digest, wait_seconds: int) -> Digest | None:
         """The root of the patch that it says makes `target` of `base`."""
@@ -64,6 +66,7 @@ class Asker:
         exact: bool = False,
         wait_seconds: int = 0,
         query: Mapping[str, str] = MappingProxyType({}),
+        arriving: Arriving | None = None,
     ) -> memoryview | None:
         asked = self._now()
         try:
@@ -71,7 +74,7 @@ class Asker:
             wait = {"wait": str(wait_seconds)} if wait_seconds else {}
             url = (vet_url(source, allow_private=True) / "v1" / path).with_query({**query, **wait})
             answer = await self._connections.get(
-                url, into, exact=exact, wait_seconds=wait_seconds, timeouts=self._timeouts
+                url, into, exact=exact, wait_seconds=wait_seconds, timeouts=self._timeouts, arriving=arriving
             )
         except (Malformed, ValueError, OSError) as error:  # ValueError: of names that nobody can read
             self._selection.failed(source, str(error) or "no answer in time")

@@ -54,7 +54,8 @@ class Downloader:
     async def fetch(self, root: Digest, progress: OnProgress = _unseen) -> Path:
         """The folder of checkpoint `root`, whole and verified; what is here already is not fetched again.
 
-        `progress` gets bytes (here, in all), at once and after every chunk.
+        `progress` gets bytes (here, in all), at once, after every chunk, and meanwhile with what is arriving: if that
+        turns out wrong or breaks off, it is taken back.
 
         Raises:
             NotFound: nothing came from any source for `pace.patience_seconds`; the message says what was tried.

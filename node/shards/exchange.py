@@ -78,6 +78,14 @@ class Exchange:
                 overdue.append(flight)
         return overdue
 
+    def arriving_bytes(self) -> int:
+        """Of missing chunks, what is here and not yet verified: of one that is asked for twice, the larger part."""
+        came: dict[int, int] = {}
+        for flight in self.flying:
+            if flight.number in self.missing:
+                came[flight.number] = max(came.get(flight.number, 0), flight.arriving.count)
+        return sum(came.values())
+
     # --- What is next
 
     def _in_order(self, usable: list[str]) -> Flight | None:

@@ -51,6 +51,7 @@ class Transfer:
             keys_of([digest for file in manifest.files for digest in file.chunks]), me, selection.shuffled
         )
         self._exchange = Exchange(self._missing, self._parts, selection, sources, clock.monotonic, pace)
+        self._told = -1  # bytes, at last
         self._first = asyncio.Event()  # a chunk has been stored
         self._moved_at = clock.monotonic()
 
@@ -61,19 +62,19 @@ class Transfer:
             NotFound: no new chunk for `pace.patience_seconds`, or the checkpoint was evicted.
             StoreError: the disk is full or failed.
         """
-        progress(self._total - self._left, self._total)
+        self._tell(progress)
         await self._look()
-        tasks = [asyncio.create_task(self._work(progress, number)) for number in range(self._pace.parallel)]
-        watch = asyncio.create_task(self._watch())
+        works = [self._work(progress, number) for number in range(self._pace.parallel)]
+        tasks = [asyncio.create_task(each) for each in (*works, self._watch(), self._go_on_telling(progress))]
         try:
             # A worker returns only when nothing is missing: a request that hangs elsewhere is not waited for.
-            finished, _ = await asyncio.wait([*tasks, watch], return_when=asyncio.FIRST_COMPLETED)
+            finished, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for each in finished:
                 each.result()
         finally:
-            for each in (*tasks, watch):
+            for each in tasks:
                 each.cancel()
-            await asyncio.gather(*tasks, watch, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, progress: OnProgress, number: int) -> None:
         await self._begin_later(number)
@@ -98,7 +99,9 @@ class Transfer:
     async def _receive(self, flight: Flight, room: memoryview, progress: OnProgress) -> None:
         try:
             async with asyncio.timeout(None) as flight.end:
-                came = await self._asker.chunk(flight.source, flight.wanted.digest, room, flight.wait_seconds)
+                came = await self._asker.chunk(
+                    flight.source, flight.wanted.digest, room, flight.wait_seconds, flight.arriving
+                )
         except TimeoutError:
             if flight.number in self._missing:  # else it came from another one meanwhile
                 self._selection.failed(flight.source, "took far longer for a chunk than before")
@@ -121,10 +124,23 @@ class Transfer:
         self._parts.came(flight)
         if self._missing.pop(wanted.number, None) is not None:
             self._left -= wanted.bytes_in_all
-            progress(self._total - self._left, self._total)
+            self._tell(progress)
         for other in self._exchange.flying:
             if other.number == wanted.number and other is not flight:
                 other.give_up()
+
+    async def _go_on_telling(self, progress: OnProgress) -> None:
+        """On a slow line a chunk takes longer than what is called a stall."""
+        while True:
+            await self._clock.sleep(self._pace.watch_seconds)
+            self._tell(progress)
+
+    def _tell(self, progress: OnProgress) -> None:
+        """What is stored and what is arriving: if that turns out wrong or breaks off, it is counted no more."""
+        here = self._total - self._left + self._exchange.arriving_bytes()
+        if here != self._told:
+            self._told = here
+            progress(here, self._total)
 
     async def _watch(self) -> None:
         while True:

@@ -1,11 +1,12 @@
 """What a download asks for: missing chunks, requests under way, and the pace of it all."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from node.shards.bitmaps import has
 from node.shards.manifest import Manifest
+from node.transport.receiving import Arriving
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Flight:
     kind: Kind
     since: float
     end: asyncio.Timeout | None = None  # while something may still come
+    arriving: Arriving = field(default_factory=Arriving)
 
     @property
     def number(self) -> int:

@@ -8,7 +8,7 @@ from yarl import URL
 
 from node.transport.dialing import Dialer
 from node.transport.outgoing import Timeouts
-from node.transport.receiving import Answer, Connection
+from node.transport.receiving import Answer, Arriving, Connection
 
 MAX_IDLE = 64  # connections kept for the next request, and of one host
 MAX_IDLE_OF_HOST = 8
@@ -47,8 +47,10 @@ class Connections:
         exact: bool = False,
         wait_seconds: float = 0.0,
         timeouts: Timeouts | None = None,
+        arriving: Arriving | None = None,
     ) -> Answer:
-        """The answer of a vetted `url`; a body of status 200 lies in `into`, and fills it if `exact`.
+        """The answer of a vetted `url`; a body of status 200 lies in `into`, and fills it if `exact`. What is here of
+        it is counted in `arriving`.
 
         The peer may hold its first byte back for `wait_seconds` (a long poll).
 
@@ -57,15 +59,15 @@ class Connections:
             OSError: not connected, or it broke off.
             TimeoutError: nothing came for `idle_seconds`, or not all in `total_seconds` (`timeouts`).
         """
-        limits = timeouts or self._timeouts
+        limits, arriving = timeouts or self._timeouts, arriving or Arriving()
         async with asyncio.timeout(limits.total_seconds + wait_seconds):
             connection = self._kept(_host(url))
             if connection is not None:
-                answer = await connection.ask(url, into, exact, limits.idle_seconds + wait_seconds)
+                answer = await connection.ask(url, into, exact, limits.idle_seconds + wait_seconds, arriving)
                 if answer is not None:
                     return self._keep(url, connection, answer)
             connection = await self._connect(url, limits)
-            answer = await connection.ask(url, into, exact, limits.idle_seconds + wait_seconds)
+            answer = await connection.ask(url, into, exact, limits.idle_seconds + wait_seconds, arriving)
             if answer is None:
                 raise ConnectionResetError("it closed the connection without an answer")
             return self._keep(url, connection, answer)

@@ -26,13 +26,20 @@ class Answer:
     seconds: float
 
 
+@dataclass(slots=True)
+class Arriving:
+    """How many bytes of an answer's body are here, for whoever looks meanwhile."""
+
+    count: int = 0
+
+
 class Connection(asyncio.BufferedProtocol):
     """One connection, a request at a time."""
 
     def __init__(self) -> None:
         self._room = bytearray(MAX_HEAD_BYTES)
         self._answered: asyncio.Future[Head | None] | None = None  # None: it was closed before it said anything
-        self._begin(memoryview(b""), exact=False)
+        self._begin(memoryview(b""), False, Arriving())
         self._lost = False
         self.keeps_open = True
 
@@ -43,11 +50,13 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    async def ask(self, url: URL, into: memoryview, exact: bool, idle_seconds: float) -> Answer | None:
+    async def ask(
+        self, url: URL, into: memoryview, exact: bool, idle_seconds: float, arriving: Arriving
+    ) -> Answer | None:
         """None: it was closed before a byte of the answer came. Raises: as `Connections.get`."""
         if self._lost:
             return None
-        self._begin(into, exact)
+        self._begin(into, exact, arriving)
         answered = self._answered = asyncio.get_running_loop().create_future()
         try:
             self._transport.write(_request(url))
@@ -71,8 +80,9 @@ class Connection(asyncio.BufferedProtocol):
             if not answered.done() and self._moved == moved:
                 raise TimeoutError(f"nothing came for {idle_seconds:g} s")
 
-    def _begin(self, into: memoryview, exact: bool) -> None:
-        self._into, self._exact = into, exact
+    def _begin(self, into: memoryview, exact: bool, arriving: Arriving) -> None:
+        self._into, self._exact, self._arriving = into, exact, arriving
+        arriving.count = 0
         self._head: Head | None = None
         self._came = 0  # of the head, and of the body once there is one
         self._length = 0
@@ -106,7 +116,9 @@ class Connection(asyncio.BufferedProtocol):
                 raise Malformed("it speaks without being asked")
             if self._head is None:
                 self._look_for_head()
-            elif self._came == self._length:
+                return
+            self._arriving.count = self._came
+            if self._came == self._length:
                 self._answered.set_result(self._head)
         except Malformed as error:
             self._fail(error)
@@ -132,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         if here > self._length:
             raise Malformed("it says more than the length that it announced")
         self._into[:here] = self._room[start : self._came]
-        self._came = here
+        self._came = self._arriving.count = here
         if here == self._length:
             self._answered.set_result(head)
 

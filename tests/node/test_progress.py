@@ -80,6 +80,21 @@ def test_a_stall_is_said_and_the_rate_falls_to_nothing(clock: HandClock) -> None
     assert (progress.rate, progress.seconds_left, progress.stalled_seconds) == (0, None, 41)
 
 
+def test_what_is_taken_back_is_no_progress_and_no_rate_below_nothing(clock: HandClock) -> None:
+    progress = Progress("downloading", "bytes", clock)
+    progress(4_000_000, 8_000_000)
+    clock.now += 11
+    progress(3_000_000, 8_000_000)
+
+    assert progress.stalled_seconds == 11
+    assert (progress.rate, progress.moved) == (3_000_000 / 11, 3_000_000)
+    clock.now += 40
+    assert progress.rate == 0
+    progress(2_000_000, 8_000_000)
+    assert progress.rate == 0
+    assert progress.seconds_left is None
+
+
 def test_a_model_that_takes_minutes_for_a_batch_is_not_said_to_stall(clock: HandClock) -> None:
     progress = Progress("training", "tokens", clock)
     clock.now += 299

@@ -19,6 +19,7 @@ from ledger.base import Digest
 from node.errors import Malformed
 from node.shards.manifest import CHUNK_BYTES, FileEntry, Manifest, build
 from node.shards.store import CheckpointStore
+from node.shards.wanted import Pace
 from node.transport import Timeouts
 from node.transport.connections import Connections
 from tests.shards.sources import QUICK, answering, contents, downloader, serving, truth
@@ -223,7 +224,7 @@ async def test_a_download_goes_on_where_it_was_when_its_process_was_killed(
         )
         assert process.stdout is not None
         here = 0
-        while here < 3 * CHUNK_BYTES:
+        while here < 5 * CHUNK_BYTES:
             here = int(await process.stdout.readline())
         process.kill()
         await process.communicate()
@@ -231,7 +232,8 @@ async def test_a_download_goes_on_where_it_was_when_its_process_was_killed(
     seen: list[int] = []
     folder = await downloader(tmp_path / "leaf", http, [base]).fetch(root, lambda count, _: seen.append(count))
 
-    assert seen[0] >= here
+    arriving = Pace().parallel * CHUNK_BYTES  # at most, that were counted and not whole yet
+    assert 0 < here - arriving <= seen[0]
     assert contents(folder) == contents(source)
 
 
