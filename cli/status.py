@@ -101,8 +101,11 @@ def _reachable(row: Row) -> str:
         return "not meant to be (--no-inbound)"
     if row["reachable"] is None:
         return "unknown, nobody has tried"
+    from node.p2p.reach import ADVICE
+
     by = ", ".join(who[:10] + "…" for who in row["reachable_by"])
-    return f"{'yes' if row['reachable'] else 'no'}, by {by} at {clock(row['reachable_at'])}"
+    advice = "" if row["reachable"] else f": {ADVICE}"
+    return f"{'yes' if row['reachable'] else 'no'}, by {by} at {clock(row['reachable_at'])}{advice}"
 
 
 def _submission(row: Row) -> str:

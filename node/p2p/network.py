@@ -15,7 +15,7 @@ from ledger.messages import Domain
 from node.bans import Bans
 from node.clock import Clock
 from node.errors import Malformed, NotFound
-from node.log import event
+from node.log import event, warn
 from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, Verdicts, announce
 from node.p2p.book import Book
@@ -27,7 +27,7 @@ from node.p2p.introductions import Introductions
 from node.p2p.link import Link
 from node.p2p.myself import Chain, Myself
 from node.p2p.protocols import IDENTITY, PEERS, REACH
-from node.p2p.reach import Prober, Reach, reached
+from node.p2p.reach import ADVICE, Prober, Reach, reached
 from node.p2p.seeking import Seeker
 from node.p2p.service import MAX_TOLD_BYTES, Service
 
@@ -155,7 +155,10 @@ class Network:
         if found.answer is None:
             return
         if found.answer != self.reach.answer:
-            event("reachable from outside" if found.answer else "not reachable from outside", by=found.by)
+            if found.answer:
+                event("reachable from outside", by=found.by)
+            else:
+                warn(f"not reachable from outside: {ADVICE}", url=self.myself.endpoint, by=found.by)
         self.reach = found
 
     # --- Peers come and go

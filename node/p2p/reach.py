@@ -24,6 +24,7 @@ MAX_ASKERS: Final = 1_024  # remembered
 MAX_PROBES: Final = 4  # at once, of one node one
 ASKED: Final = 3  # peers that are asked about this node
 YES, NO = b"\x01", b"\x00"
+ADVICE: Final = "forward its port, correct --advertise, or `join` with --no-inbound"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,10 @@ ROW: dict[str, Any] = {
     ("change", "words"),
     [
         ({}, ["peer id 12D3KooW, port 4001", "2 peers connected: 0xbbbbbbbb…", "outside: yes, by 0xcccccccc… at "]),
-        ({"reachable": False}, ["outside: no, by 0xcccccccc… at "]),
+        (
+            {"reachable": False},
+            ["outside: no, by 0xcccccccc… at ", ": forward its port, correct --advertise, or `join` "],
+        ),
         ({"reachable": None}, ["outside: unknown, nobody has tried"]),
         ({"announced": False}, ["outside: not meant to be (--no-inbound)"]),
         ({"on": False, "why": "--no-p2p"}, ["off: --no-p2p"]),

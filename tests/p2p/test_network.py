@@ -194,3 +194,20 @@ async def test_a_network_that_is_lost_is_said_to_be_and_asks_nobody() -> None:
         assert not second.owners and not second.gossip.neighbours
         with pytest.raises(NotFound):
             await second.fetch(wanted(), [Address(account(1).address)])
+
+
+async def test_who_is_not_reached_is_told_what_was_tried_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    async with town() as place:
+        first = await place.node(1)
+        dead = place.registry.endpoints[Address(account(2).address)] = "http://127.0.0.1:1"
+        second = await place.node(2, bootstrap=(place.address(first),), endpoint=dead)
+        await until(lambda: knows(first, second) and knows(second, first))
+
+        await second._look_from_outside()
+
+    (line,) = [each for each in caplog.records if "reachable from outside" in each.getMessage()]
+    assert (line.levelname, line.getMessage()) == (
+        "WARNING",
+        "not reachable from outside: forward its port, correct --advertise, or `join` with --no-inbound",
+    )
+    assert line.fields == {"url": dead, "by": [account(1).address]}  # type: ignore[attr-defined]
