@@ -136,7 +136,9 @@ def _given(secret: str, where: str) -> str:
 def unlock(wallet: str, home: "Home", password_file: Path | None) -> "LocalAccount":
     from ledger import keys
 
-    return keys.unlock(keys.resolve(wallet, home.wallets), password(password_file))
+    path = keys.resolve(wallet, home.wallets)
+    keys.require(path)
+    return keys.unlock(path, password(password_file))
 
 
 async def connect(

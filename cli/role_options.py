@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,8 +71,11 @@ class NodeOptions:
     def folder(self) -> "Home":
         return home_of(self.home)
 
-    def secret(self) -> str:
-        """Raises: ConfigError: there is no password."""
+    def secret(self, wallet: Path) -> str:
+        """The password of `wallet`. Raises: KeystoreError: that is none; ConfigError: there is no password."""
+        from ledger import keys
+
+        keys.require(wallet)
         return password(self.password_file)
 
     def account(self, member: MemberOptions) -> "LocalAccount":

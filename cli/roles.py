@@ -44,8 +44,9 @@ def join(
     from ledger import keys
     from node.runtime import run_worker
 
-    choice, secret = engine.choice(), place.secret()
+    choice = engine.choice()
     path = keys.resolve(member.wallet, place.folder.wallets)
+    secret = place.secret(path)
     provider = keys.unlock(path, secret)
     node = _node_key(path, secret)
     settings = place.settings(member, sharing.value(), engine.threads, inbound=not no_inbound)

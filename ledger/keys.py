@@ -73,6 +73,11 @@ def import_key(path: Path, private_key_hex: str, password: str, iterations: int 
     return _write(path, account, password, iterations)
 
 
+def require(path: Path) -> None:
+    """That `path` is a wallet, before anybody is asked for its password. Raises: KeystoreError: as `unlock`."""
+    _read(path)
+
+
 def unlock(path: Path, password: str) -> LocalAccount:
     """The account in `path`; its address is the file's, where the file names one.
 

@@ -55,6 +55,32 @@ def test_a_wallet_that_is_missing_or_a_folder_is_said(tmp_path: Path) -> None:
         assert answer.said.startswith(f"error: wallet {path} {what}: ")
 
 
+SOMEBODY = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"  # EIP-55's first example
+ROLE = ("--run", "1", "--host", "127.0.0.1")
+SENDING = [
+    ("join", *ROLE), ("validate", *ROLE), ("train", "--model", "tiny", *ROLE), ("relay", *ROLE), ("faucet",),
+    ("deploy", "--out", "OUT"), ("run", "create", "--trainer", SOMEBODY, "--validator", SOMEBODY),
+    ("run", "approve", SOMEBODY, "--run", "1"), ("run", "end", "--run", "1"), ("run", "withdraw", "--run", "1"),
+    ("stake", "add", "1"), ("stake", "unbond"), ("stake", "withdraw"), ("rewards", "claim"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SENDING, ids=[" ".join(words[:2]) for words in SENDING])
+def test_a_wallet_is_looked_for_before_its_password(tmp_path: Path, words: tuple[str, ...]) -> None:
+    named = [str(tmp_path / "contracts.json") if word == "OUT" else word for word in words]
+
+    answer = command(
+        *named, "--wallet", "nobody", "--rpc", "http://h", home=tmp_path / "home", INTELLECT_NODE_PASSWORD=""
+    )
+
+    assert answer.code == 2
+    assert answer.said == (
+        f"error: wallet {tmp_path / 'home' / 'wallets' / 'nobody.json'} does not exist: create or import one, or "
+        "correct the name"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 AS_ANYBODY = """
 import ctypes, os, sys
 if os.geteuid() == 0:  # whom no mode keeps out, until the program is run without CAP_DAC_OVERRIDE and _READ_SEARCH
