@@ -31,6 +31,7 @@ class Handover:
     """Of one worker. What was not handed over can still be fetched from it."""
 
     member: Member
+    ask_seconds: float = ASK_SECONDS
     pushes: set[asyncio.Task[None]] = field(default_factory=set)
     started: set[Digest] = field(default_factory=set)
     silent: set[Address] = field(default_factory=set)  # who took nothing lately, which was said
@@ -93,7 +94,7 @@ class Handover:
                 return True
             if has != had:
                 had, moved = has, clock.monotonic()
-            await clock.sleep(ASK_SECONDS)
+            await clock.sleep(self.ask_seconds)
         return False
 
     async def _had_by(self, who: Address, root: Digest) -> bytes:

@@ -42,6 +42,7 @@ class Trainer:
     accepted: AcceptedGroups
     base: Path
     rule: BatchRule
+    anchor_every: int = ANCHOR_EVERY
     gathered: int = 0  # rollouts that the next step could take, when it was last looked at
 
     async def run(self) -> None:
@@ -177,10 +178,10 @@ class Trainer:
     async def _offer_patch(self, version: Version, root: Digest) -> None:
         """Makes the patch from the version before, beside publication: who hears of this one asks for it at once.
 
-        Every `ANCHOR_EVERY`-th version has none. Without one others fetch the full version; nothing else depends on it.
+        Every `anchor_every`-th version has none. Without one others fetch the full version; nothing else depends on it.
         """
         member, before = self.member, self.member.record.root(Version(version - 1)) if version else None
-        if before is None or version % ANCHOR_EVERY == 0:
+        if before is None or version % self.anchor_every == 0:
             return
         started = member.clock.monotonic()
         try:

@@ -100,8 +100,9 @@ class Singles:
     Such a manifest is had from whoever knows the file by another name, not by its root.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], float] = time.monotonic, most: int = MAX_SINGLES) -> None:
+        """Knows `most` files at once."""
+        self._now, self._most = now, most
         self._files: OrderedDict[Path, Holding] = OrderedDict()
         self._roots: dict[Digest, Holding] = {}
         self._chunks: dict[bytes, Holding] = {}
@@ -128,7 +129,7 @@ class Singles:
             self._files.move_to_end(path)
             self._roots[holding.root] = holding
             self._chunks.update(dict.fromkeys(holding.digests(), holding))
-            if len(self._files) > MAX_SINGLES:
+            if len(self._files) > self._most:
                 self._drop(next(iter(self._files)))
         return holding.manifest
 

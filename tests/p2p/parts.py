@@ -31,7 +31,7 @@ SCOPE = Scope(Domain(31337, Address("0x" + "22" * 20)), 1)
 BLOCK_TIME = 1_700_000_000
 PATIENCE_SECONDS = 20.0
 FILE = Digest(b"\x07" * 32)
-DATA = bytes(range(256)) * 10_000  # 2.56 MB: three pieces
+DATA = bytes(range(256)) * 10_000  # 2.56 MB: five pieces
 
 
 def account(number: int) -> LocalAccount:

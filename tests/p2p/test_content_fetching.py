@@ -158,10 +158,14 @@ async def test_what_broke_off_is_gone_on_from_where_the_same_peer_has_given_it()
         assert await first.fetch(wanted(), [holder]) == DATA
 
         assert breaking.offsets == [320 * KIB * n + more for n in range(8) for more in (0, 64 * KIB)]
-        assert not first.fetcher._begun
+        for _ in range(2):  # of which the first is refused at once
+            with pytest.raises(NotFound):
+                await first.fetch(wanted(), [holder])
+        assert breaking.offsets[16:] == [0, 64 * KIB]  # nothing is left of what was had whole
 
 
-async def test_what_a_relay_made_up_in_part_is_not_gone_on_from_by_another() -> None:
+@pytest.mark.parametrize(("seed", "forged"), [(2, 2), (1, 3)])  # who is asked first then is drawn
+async def test_what_a_relay_made_up_in_part_is_not_gone_on_from_by_another(seed: int, forged: int) -> None:
     async with town() as place:
         relay, held = await place.node(1), GivenPieces({FILE: DATA})
         worker = await place.node(2, held, inbound=False, bootstrap=(place.address(relay),))
@@ -170,15 +174,16 @@ async def test_what_a_relay_made_up_in_part_is_not_gone_on_from_by_another() -> 
         forging.forgery = encode_answer(len(DATA), b"!" * 1000)
         first = await place.node(3, inbound=False, bootstrap=(place.address(forging.link),))
         await until(lambda: forging.link.peer in first.owners and node(2) in first.book.heartbeats)
+        fetcher = Fetcher(first.link, first.owners, first.book, first.bans, random.Random(seed))
         with pytest.raises(NotFound):
-            await first.fetch(wanted(), [node(2)])
-        assert list(map(len, first.fetcher._begun.values())) == [1000]
+            await fetcher.fetch(wanted(), [node(2)])
+        assert forging.forged == 2  # it was asked for what comes after its 1000 bytes, in vain
 
         await first.link.dial(place.address(relay))
         await until(lambda: relay.peer in first.owners and first.peer in relay.owners)
 
-        assert await first.fetch(wanted(), [node(2)]) == DATA
-        assert list(first.fetcher._begun) in ([], [(forging.link.peer, node(2), FILE)])
+        assert await fetcher.fetch(wanted(), [node(2)]) == DATA
+        assert forging.forged == forged and node(2) not in first.bans
 
 
 async def giver(fetcher: Fetcher, nodes: list[Address], held: dict[Address, GivenPieces]) -> Address:

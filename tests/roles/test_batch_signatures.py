@@ -9,6 +9,7 @@ from aiohttp import web
 from ledger.base import Address, Digest, RunId, ascending
 from ledger.messages import HALF_ORDER, Batch, Domain, Have, sign
 from node.peers.wire import to_hex
+from node.roles.turns import TURN_SECONDS
 from node.transport import make_app, serve
 from tests.roles.network import Build, Network
 from tests.roles.stage import key, until
@@ -79,15 +80,16 @@ async def test_a_forged_signature_is_no_vote_and_a_true_one_makes_the_quorum(bui
     runner, port = await serve(app, "127.0.0.1", 0)
     network.cleanups.append(runner.cleanup)
     await network.connect(network.validators[2]).set_endpoint(f"http://127.0.0.1:{port}")
+    await network.pass_time(network.spec.windows.available + 4 * TURN_SECONDS)
     await asking.member.sync()
     await signing.member.sync()
     batcher: Any = asking.role.closer.batcher
 
-    await batcher._collect([commitment])
+    await batcher.propose(yes)
     assert batcher.batches == {}
 
     answer = by(2)
-    await batcher._collect([commitment])
+    await batcher.propose(yes)
     batch = batcher.batches[commitment]
     three = {Address(each.address): each for each in network.validators[:3]}
     message = Batch(network.run, (commitment,))

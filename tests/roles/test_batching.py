@@ -7,7 +7,7 @@ import pytest
 from ledger.base import Block, Digest
 from node.peers.wire import BatchAnswer
 from node.roles.batching import undisputed
-from node.roles.turns import is_turn
+from node.roles.turns import TURN_SECONDS, is_turn
 from tests.roles.network import Build
 from tests.roles.stage import tar_pit
 
@@ -43,6 +43,7 @@ async def test_a_validator_that_stalls_is_not_waited_for_when_a_quorum_signs_wit
     commitment = await network.commit_honestly(await network.worker())
     object.__setattr__(signing.mailbox, "acceptable", yes)
     batcher = asking.role.closer.batcher
+    await network.pass_time(network.spec.windows.available + 3 * TURN_SECONDS)
 
     async with tar_pit() as url:
         await network.connect(network.validators[2]).set_endpoint(url)
@@ -50,7 +51,7 @@ async def test_a_validator_that_stalls_is_not_waited_for_when_a_quorum_signs_wit
         await signing.member.sync()
         batcher.share_seconds = 60.0
         started = time.monotonic()
-        await batcher._collect([commitment])
+        await batcher.propose(yes)
         assert time.monotonic() - started < 10  # any question is given up after 20
         assert len(batcher.batches[commitment].signatures) == 2
 
@@ -60,7 +61,7 @@ async def test_a_validator_that_stalls_is_not_waited_for_when_a_quorum_signs_wit
             await network.connect(account).set_endpoint(url)
         await asking.member.sync()
         started = time.monotonic()
-        await batcher._collect([commitment])
+        await batcher.propose(yes)
         assert time.monotonic() - started < 10
         assert batcher.batches == {}
 

@@ -269,17 +269,16 @@ async def test_who_gives_a_manifest_of_anything_else_is_not_asked_again(
 
 @pytest.mark.slow
 async def test_a_large_file_is_fetched_from_each_other_and_sent_whole_to_nobody_who_fetches_it(
-    build: Build, large: RunSpec, monkeypatch: pytest.MonkeyPatch
+    build: Build, large: RunSpec
 ) -> None:
     network, data = await build(validators=3, spec=large), rollouts(9, 8 * CHUNK_BYTES)
     worker, commitment = await committed(network, data, 12e6)
     worker.member.clock = SystemClock()
-    monkeypatch.setattr("node.roles.handover.ASK_SECONDS", 0.1)
     validators = [await asking(network, place) for place in range(3)]
     for part in validators:
         part.member.clock = SystemClock()
         part.go()
-    handover = Handover(worker.member)
+    handover = Handover(worker.member, ask_seconds=0.1)
     await worker.member.sync()
     handover.start(commitment, data)
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from ledger.base import Digest, Version
-from node.roles.trainer import ANCHOR_EVERY
 from node.runspec import RunSpec
 from node.shards.patch_index import Span
 from node.training.hyper import Hyper
@@ -85,12 +84,13 @@ async def test_the_patch_is_made_after_all_when_the_trainer_was_killed_before(bu
     await until(lambda: again.member.patching.index.find(span) is not None, "the patch")
 
 
-@pytest.mark.parametrize("version", [0, ANCHOR_EVERY, 2 * ANCHOR_EVERY])
-async def test_anchors_have_no_patch(build: Build, version: int) -> None:
-    trainer = await (await build(validators=1)).trainer()
-    await trainer.member.sync()
-    root = trainer.member.record.checkpoints[0].manifest_root
+async def test_anchors_have_no_patch(build: Build, spec: RunSpec) -> None:
+    network = await build(validators=1, spec=spec.model_copy(update={"max_steps": 1}))
+    trainer = await network.trainer(slow_learner(network))
+    trainer.role.anchor_every = 1
+    trainer.go()
 
-    await trainer.role._offer_patch(Version(version), root)
+    root = await train_once(network, trainer)
+    await until(lambda: trainer.member.record.ended is not None, "the end, which comes after the patch")
 
-    assert not trainer.member.patching.index.keep({root})
+    assert not trainer.member.patching.index.keep({trainer.member.record.checkpoints[0].manifest_root, root})

@@ -120,21 +120,22 @@ def test_a_chunk_is_hashed_once_however_often_an_earlier_process_left_it(tmp_pat
     assert [at > NEVER for at in held.get(root).hashed] == [True, False, False]
 
 
-def test_what_changed_is_not_located_while_another_thread_looks_at_it(
-    tmp_path: Path, root: Digest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, plain = Held(Layout(tmp_path / "store")), Holding.doubt
-    config = next(held.get(root).digests())
+def test_what_changed_is_not_located_while_another_thread_looks_at_it(tmp_path: Path, root: Digest) -> None:
+    held = Held(Layout(tmp_path / "store"))
+    config, located = next(held.get(root).digests()), list[Place | None]()
+
+    class LookedAt(Holding):
+        def doubt(self, file: int) -> None:
+            located.append(held.locate(config))
+            super().doubt(file)
+            located.append(held.locate(config))
+
+    found = held.get(root)
+    held.put(LookedAt(root, found.manifest, found.folder, whole=True, found=True))
     assert held.vouch(config) == held.locate(config) is not None
+    located.clear()
     flip(tmp_path / "store" / "checkpoints" / root.hex() / "config", 1)
-    located = list[Place | None]()
 
-    def looked_at(holding: Holding, file: int) -> None:
-        located.append(held.locate(config))
-        plain(holding, file)
-        located.append(held.locate(config))
-
-    monkeypatch.setattr(Holding, "doubt", looked_at)
     assert held.vouch(config) is None
     assert located == [None, None]
 

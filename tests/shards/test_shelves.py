@@ -12,7 +12,6 @@ import pytest
 from blake3 import blake3
 
 from ledger.base import Digest
-from node.shards import shelves as shelves_module
 from node.shards.client import Downloader
 from node.shards.manifest import CHUNK_BYTES, build
 from node.shards.selection import Selection
@@ -72,11 +71,8 @@ async def test_a_file_is_handed_out_by_chunks_where_it_lies(
     assert (await got(asking, f"{base}/v1/have/{manifest.root.hex()}"))[0] == 404
 
 
-def test_the_files_that_were_asked_for_longest_ago_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shelves_module, "MAX_SINGLES", 2)
-    singles, digests = Singles(), []
+def test_the_files_that_were_asked_for_longest_ago_are_forgotten(tmp_path: Path) -> None:
+    singles, digests = Singles(most=2), []
     for number in range(3):
         path = tmp_path / str(number)
         path.write_bytes(bytes([number]))
