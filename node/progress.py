@@ -7,7 +7,8 @@ line, that it is done, is the caller's own event: `summary` has its fields.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, Self
 
@@ -23,6 +24,10 @@ COMPUTING_STALLED_SECONDS: Final = 300.0  # of what a model works at: a batch of
 
 Sample = tuple[float, int]  # (monotonic seconds, done)
 OnProgress = Callable[[int, int], None]  # hears (done, total), as a `Progress` does; the unit is whoever calls it's
+
+
+def unseen(_done: int, _total: int) -> None:
+    """Where nobody looks."""
 
 
 class Progress:
@@ -44,6 +49,7 @@ class Progress:
         self._done, self._total = 0, 0
         self._samples: deque[Sample] = deque([(self._started, 0)])
         self._moved_at = self._line_at = self._started
+        self._gives_way = False
         self._ended = threading.Event()
         self._looking = threading.Thread(target=self._look_on, daemon=True)
 
@@ -101,8 +107,22 @@ class Progress:
         moved, seconds, unit = self.moved if done is None else done, self.seconds, unit or self.unit
         return {unit: moved, "seconds": seconds, f"{unit}_s": moved / seconds if seconds > 0 else 0.0}
 
+    @contextmanager
+    def part(self, what: str, unit: str) -> Iterator["Progress"]:
+        """While the block runs, `what` is shown instead, with the same fields; afterwards nothing has stalled yet."""
+        self._gives_way = True
+        try:
+            with Progress(what, unit, self._clock, resumes=True, **self.fields) as part:
+                yield part
+        finally:
+            self._moved_at = self._line_at = self._clock.monotonic()
+            self._gives_way = False
+
     def look(self) -> None:
         """Shows how far it is: at once on a terminal, in a log when its time has come."""
+        if self._gives_way:
+            live(self, None)
+            return
         if live(self, self.text()):
             return
         now = self._clock.monotonic()

@@ -21,13 +21,14 @@ from node.reading import Reader
 from node.record import Record
 from node.roles.askable import OutOfReach
 from node.roles.chronicle import Chronicle
-from node.roles.directory import core_urls, url_of, weight_holders
+from node.roles.directory import core, core_urls, url_of, weight_holders
 from node.roles.hearsay import Hearsay
 from node.roles.streams import manifest_by_stream
 from node.roles.versions import Versions
 from node.roles.weights import Weights
 from node.runspec import RunSpec
 from node.shards.client import Downloader
+from node.shards.patch_finding import Named
 from node.shards.patch_index import PatchIndex
 from node.shards.patching import Patching
 from node.shards.selection import Selection
@@ -78,7 +79,7 @@ class Member:
             self.checkpoints, self.connections, self.weight_urls, selection, self.clock, base=base, me=self.weight_url
         )
         index = PatchIndex(self.state.checkpoints / "patches")
-        self.patching = Patching(self.downloader, index, lambda: core_urls(self.record, self.account))
+        self.patching = Patching(self.downloader, index, self._named)
         self.versions = Versions(self.record, self.checkpoints)
         self.weights = Weights(
             self.versions, self.spec.model, self.patching, self.clock, self.settings.keep_versions,
@@ -106,6 +107,10 @@ class Member:
     def weight_url(self) -> str | None:
         """This node among those of others; None where it serves no weights, or nobody can reach it."""
         return url_of(self.record, self.account) if self.settings.sharing.weights else None
+
+    def _named(self) -> Named:
+        trainer = url_of(self.record, self.run.params.trainer)
+        return Named(core_urls(self.record, self.account), trainer, self.account in core(self.record))
 
     async def _manifest_by_stream(self, root: Digest) -> None:
         await manifest_by_stream(self.others, self.checkpoints, root)

@@ -68,7 +68,7 @@ class Weights:
         await self.evict()  # before: also what was begun and could never be had makes room
         lineage = [checkpoint.manifest_root for checkpoint in record.checkpoints[: version + 1]]
         with Progress("downloading", "bytes", self.clock, resumes=True, version=version) as progress:
-            patched = await self.patching.bring(root, lineage)
+            patched = await self.patching.bring(root, lineage, progress)
             folder = await self._received(root, progress)
         moved = progress.summary(progress.moved + patched.moved_bytes)
         event("weights fetched", version=version, patches=patched.patches, **moved, root=root)

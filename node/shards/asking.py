@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from mmap import mmap
 from types import MappingProxyType
+from typing import NamedTuple
 
 from blake3 import blake3
 
@@ -13,7 +14,14 @@ from node.shards.manifest import MAX_MANIFEST_BYTES, Manifest
 from node.shards.selection import Selection
 from node.transport import Timeouts, vet_url
 from node.transport.connections import Connections
-from node.transport.receiving import Arriving
+from node.transport.receiving import Answer, Arriving
+
+
+class Word(NamedTuple):
+    """What a source says of a patch: its root, or, where it `said` so, that it has none now."""
+
+    root: Digest | None
+    said: bool
 
 
 class Asker:
@@ -50,12 +58,14 @@ class Asker:
         data = await self._get(source, path, into, exact=True, wait_seconds=wait_seconds, arriving=arriving)
         return data is not None
 
-    async def patch(self, source: str, target: Digest, base: Digest, wait_seconds: int) -> Digest | None:
-        """The root of the patch that it says makes `target` of `base`."""
+    async def patch(self, source: str, target: Digest, base: Digest, wait_seconds: int) -> Word:
+        """Of the patch that makes `target` of `base`."""
         room, query = memoryview(bytearray(32)), {"from": base.hex()}
         path = f"patches/{target.hex()}"
-        root = await self._get(source, path, room, exact=True, wait_seconds=wait_seconds, query=query)
-        return None if root is None else Digest(bytes(root))
+        answer = await self._answer(source, path, room, exact=True, wait_seconds=wait_seconds, query=query)
+        if answer is None or answer.status not in (200, 404):
+            return Word(None, said=False)
+        return Word(Digest(bytes(answer.body)) if answer.status == 200 else None, said=True)
 
     async def _get(
         self,
@@ -65,9 +75,26 @@ class Asker:
         *,
         exact: bool = False,
         wait_seconds: int = 0,
-        query: Mapping[str, str] = MappingProxyType({}),
         arriving: Arriving | None = None,
     ) -> memoryview | None:
+        asked = self._now()
+        answer = await self._answer(source, path, into, exact=exact, wait_seconds=wait_seconds, arriving=arriving)
+        if answer is not None and answer.status == 404:
+            self._selection.lacks(source, self._now() - asked)
+        return answer.body if answer is not None and answer.status == 200 else None
+
+    async def _answer(
+        self,
+        source: str,
+        path: str,
+        into: memoryview,
+        *,
+        exact: bool,
+        wait_seconds: int,
+        query: Mapping[str, str] = MappingProxyType({}),
+        arriving: Arriving | None = None,
+    ) -> Answer | None:
+        """None where it gave none; what that, or its status, says of it is noted, but for one of 404."""
         asked = self._now()
         try:
             # Private addresses are refused after resolution, by the connections.
@@ -83,11 +110,8 @@ class Asker:
             # That it waited for the chunk itself says nothing of its bandwidth.
             seconds = answer.seconds if wait_seconds else self._now() - asked
             self._selection.succeeded(source, len(answer.body), seconds)
-            return answer.body
-        if answer.status == 404:
-            self._selection.lacks(source, self._now() - asked)
         elif answer.status == 403:
             self._selection.declined(source)
-        else:
+        elif answer.status != 404:
             self._selection.failed(source, f"status {answer.status}")
-        return None
+        return answer

@@ -8,7 +8,7 @@ from pathlib import Path
 from ledger.base import Digest
 from node.clock import Clock, SystemClock
 from node.errors import Malformed, NotFound
-from node.progress import OnProgress
+from node.progress import OnProgress, unseen
 from node.shards.asking import Asker
 from node.shards.manifest import CHUNK_BYTES, Manifest
 from node.shards.selection import Selection
@@ -26,10 +26,6 @@ MANIFESTS_AT_ONCE = 4  # sources asked for one beside each other
 
 def _nobody() -> None:
     return None
-
-
-def _unseen(_here: int, _in_all: int) -> None:
-    pass
 
 
 @dataclass(slots=True)
@@ -51,7 +47,7 @@ class Downloader:
     base: Digest | None = None
     me: Callable[[], str | None] = _nobody
 
-    async def fetch(self, root: Digest, progress: OnProgress = _unseen) -> Path:
+    async def fetch(self, root: Digest, progress: OnProgress = unseen) -> Path:
         """The folder of checkpoint `root`, whole and verified; what is here already is not fetched again.
 
         `progress` gets bytes (here, in all), at once, after every chunk, and meanwhile with what is arriving: if that

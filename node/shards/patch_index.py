@@ -30,6 +30,28 @@ class Span(NamedTuple):
     target: Digest
 
 
+class Expected:
+    """The patches that somebody makes or fetches here: who asks for one waits."""
+
+    def __init__(self, under_way: dict[Span, asyncio.Event]) -> None:
+        self._under_way = under_way  # by all here
+        self._mine: dict[Span, asyncio.Event] = {}
+
+    def begin(self, span: Span) -> None:
+        if span not in self._under_way:
+            self._mine[span] = self._under_way[span] = asyncio.Event()
+
+    def end(self, span: Span) -> None:
+        """Whoever waits has an answer now."""
+        if span in self._mine:
+            del self._under_way[span]
+            self._mine.pop(span).set()
+
+    def end_all(self) -> None:
+        for span in tuple(self._mine):
+            self.end(span)
+
+
 class PatchIndex:
     """Which patches are here. Looked at and waited for from one event loop; `put`, `keep` and `staged` block."""
 
@@ -99,16 +121,19 @@ class PatchIndex:
     # --- Waiting
 
     @contextmanager
-    def expecting(self, spans: Iterable[Span]) -> Iterator[None]:
-        """While the block runs, whoever asks for one of these patches may wait for it."""
-        mine = {span: asyncio.Event() for span in spans if span not in self._under_way}
-        self._under_way |= mine
+    def expecting(self, spans: Iterable[Span] = ()) -> Iterator[Expected]:
+        """While the block runs, whoever asks for one of these patches, or of those begun meanwhile, may wait for it.
+
+        For who makes it, waits for its maker's answer, or fetches it: of nodes that wait for each other's question to
+        be answered, all would wait until the last has had enough.
+        """
+        expected = Expected(self._under_way)
         try:
-            yield
+            for span in spans:
+                expected.begin(span)
+            yield expected
         finally:
-            for span, ended in mine.items():
-                del self._under_way[span]
-                ended.set()
+            expected.end_all()
 
     async def wait_for(self, span: Span, seconds: float) -> Digest | None:
         """As `find`; where the patch is on its way, after `seconds` at the latest."""

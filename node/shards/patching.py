@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -16,12 +16,13 @@ from itertools import groupby, pairwise
 from ledger.base import Digest
 from node.errors import Malformed, NotFound, StoreError
 from node.log import event, warn
+from node.progress import Progress
 from node.shards.bitmaps import has
 from node.shards.client import Downloader
 from node.shards.layout import disk
 from node.shards.patch_applying import Link, Piece, WrongPatch, pieces
-from node.shards.patch_finding import FILE, Found, PatchFinder, nobody
-from node.shards.patch_index import PatchIndex, Span
+from node.shards.patch_finding import FILE, Found, Named, PatchFinder
+from node.shards.patch_index import Expected, PatchIndex, Span
 from node.shards.patch_making import make_patch
 from node.shards.patch_sides import Side
 from node.shards.room import is_news
@@ -41,16 +42,16 @@ class Patched:
 
 @dataclass(slots=True)
 class Patching:
-    """Of one node's `downloader` and its store. `trusted`: the URLs of those whom the run names."""
+    """Of one node's `downloader` and its store. `named`: those whom the run names."""
 
     downloader: Downloader
     index: PatchIndex
-    trusted: Callable[[], Collection[str]] = nobody
+    named: Callable[[], Named] = Named
     _finder: PatchFinder = field(init=False)
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
-        self._finder = PatchFinder(self.downloader, self.index, self.trusted)
+        self._finder = PatchFinder(self.downloader, self.index, self.named)
 
     # --- Making
 
@@ -89,11 +90,12 @@ class Patching:
 
     # --- Fetching
 
-    async def bring(self, target: Digest, lineage: Sequence[Digest]) -> Patched:
+    async def bring(self, target: Digest, lineage: Sequence[Digest], progress: Progress | None = None) -> Patched:
         """Has the store begin `target` and hold all of it that patches give, where they are the cheaper way.
 
         `lineage`: the roots of the versions up to `target`, the last. What is missing afterwards is to be fetched like
-        any other checkpoint. Why patches were of no use is logged, and whoever named a wrong one is banned.
+        any other checkpoint. Why patches were of no use is logged, and whoever named a wrong one is banned. What is
+        done is shown as parts of `progress`.
 
         Raises: as `Downloader.fetch`, where not even the manifest could be had.
         """
@@ -103,9 +105,10 @@ class Patching:
                 return Patched()
             await self.downloader.begin(target)
             spans = [Span(*pair) for pair in pairwise(way)]
-            with self.index.expecting(spans):
+            shown = progress or Progress("downloading", "bytes", self.downloader.clock)
+            with self.index.expecting() as expected:
                 try:
-                    return await self._bring(spans)
+                    return await self._bring(spans, expected, shown)
                 except (NotFound, StoreError, Malformed, TimeoutError) as error:
                     if is_news(error):
                         reason = str(error) or "it took too long"
@@ -120,7 +123,7 @@ class Patching:
                 return None if roots[place] == target else roots[place:]
         return None
 
-    async def _bring(self, spans: Sequence[Span]) -> Patched:
+    async def _bring(self, spans: Sequence[Span], expected: Expected, shown: Progress) -> Patched:
         """Raises: NotFound, StoreError, Malformed, TimeoutError."""
         target = spans[-1].target
         missing = self._missing_bytes(target)
@@ -128,7 +131,8 @@ class Patching:
         if not allowed:
             return Patched()
         until = self._finder.strangers_until(missing)
-        named = await asyncio.gather(*(self._finder.candidates(span, until) for span in spans))
+        with shown.part("waiting for a patch", ""):
+            named = await asyncio.gather(*(self._finder.candidates(span, until, expected) for span in spans))
         if not all(named):
             event("no patch found, fetching the full version", root=target)
             return Patched()
@@ -138,8 +142,10 @@ class Patching:
                 for candidate in candidates:
                     kept.enter_context(self.index.fetching(candidate.root))
                 left = allowed - sum(each.moved_bytes for each in found)
-                found.append(await self._finder.fetch(span, candidates, left, until))
-            await self._apply(found)
+                with shown.part("downloading a patch", "bytes") as hear:
+                    found.append(await self._finder.fetch(span, candidates, left, until, hear))
+            with shown.part("applying a patch", ""):
+                await self._apply(found)
         return Patched(len(found), sum(each.moved_bytes for each in found))
 
     def _missing_bytes(self, root: Digest) -> int:

@@ -181,6 +181,27 @@ def test_it_looks_by_itself_while_it_is_entered_and_no_longer(capsys: pytest.Cap
     assert {line["event"] for line in logged(capsys)} == {"loading the model"}
 
 
+def test_a_part_is_shown_instead_of_the_whole_which_has_not_stalled_afterwards(
+    clock: HandClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure("worker", json_lines=True)
+    progress = Progress("downloading", "bytes", clock, resumes=True, version=3)
+    with progress.part("waiting for a patch", "") as waiting:
+        clock.now += 12
+        for each in (progress, waiting):
+            each.look()
+        assert waiting.text() == "waiting for a patch version 3, 12 s"
+    clock.now += 9
+    progress.look()
+    assert progress.stalled_seconds is None
+    clock.now += 1
+    progress.look()
+
+    first, second = logged(capsys)
+    assert (first["event"], first["version"], first["seconds"]) == ("waiting for a patch", 3, 12.0)
+    assert (second["event"], second["seconds"], second["stalled_seconds"]) == ("downloading", 22.0, 10.0)
+
+
 def test_a_failure_inside_goes_through(clock: HandClock) -> None:
     with pytest.raises(ZeroDivisionError), Progress("downloading", "bytes", clock):
         raise ZeroDivisionError

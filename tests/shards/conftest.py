@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from node.shards.manifest import CHUNK_BYTES
+from node.shards.patch_finding import Named
 from node.transport.connections import Connections
 from tests.shards.patchers import Node, Start, started
 
@@ -36,9 +37,9 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(tmp_path: Path, servers: AsyncExitStack, http: Connections) -> Start:
-    """start(name, *sources): a node that serves what it has."""
+    """start(name, *sources): a node that serves what it has; `named=` says whom the run names."""
 
-    async def start_in(name: str, *sources: str) -> Node:
-        return await started(tmp_path / name, servers, http, *sources)
+    async def start_in(name: str, *sources: str, named: Named | None = None) -> Node:
+        return await started(tmp_path / name, servers, http, *sources, named=named)
 
     return start_in

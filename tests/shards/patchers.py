@@ -8,6 +8,7 @@ from pathlib import Path
 from aiohttp import web
 
 from ledger.base import Digest
+from node.shards.patch_finding import Named
 from node.shards.patch_index import PatchIndex
 from node.shards.patch_route import add_patch_route
 from node.shards.patch_sides import Side
@@ -46,10 +47,12 @@ class Node:
 Start = Callable[..., Awaitable[Node]]  # (name, *sources)
 
 
-async def started(folder: Path, servers: AsyncExitStack, http: Connections, *sources: str) -> Node:
-    """A node that has its things in `folder`, serves what it has, and asks `sources`."""
+async def started(
+    folder: Path, servers: AsyncExitStack, http: Connections, *sources: str, named: Named | None = None
+) -> Node:
+    """A node that has its things in `folder`, serves what it has, and asks `sources`; the run names `named`."""
     client = downloader(folder, http, sources)
-    patching = Patching(client, PatchIndex(folder / "patches"))
+    patching = Patching(client, PatchIndex(folder / "patches"), lambda: named or Named())
     app = make_app(1000, GENEROUS)
     sent: dict[str, int] = {}
     asked: list[str] = []

@@ -13,7 +13,7 @@ from aiohttp import web
 from ledger.base import Digest
 from node.errors import NotFound
 from node.shards.manifest import build
-from node.shards.patch_finding import Candidate, PatchFinder
+from node.shards.patch_finding import Candidate, Named, PatchFinder
 from node.shards.patch_index import PatchIndex, Span
 from node.shards.patch_making import make_patch
 from node.shards.server import add_routes
@@ -36,9 +36,11 @@ class Setting:
     patch: Path
     finder: PatchFinder
     trusted: list[str] = field(default_factory=list)
+    maker: str | None = None
 
     async def candidates(self, seconds: float = 5.0) -> list[Candidate]:
-        return await self.finder.candidates(self.span, time.monotonic() + seconds)
+        with self.finder.index.expecting() as expected:
+            return await self.finder.candidates(self.span, time.monotonic() + seconds, expected)
 
     async def fetch(self, candidates: Sequence[Candidate], seconds: float) -> Digest:
         until = time.monotonic() + seconds
@@ -51,10 +53,12 @@ def setting(tmp_path: Path, http: Connections) -> Setting:
     span = Span(*(each.manifest.root for each in sides))
     patch = checkpoint(tmp_path / "patch", patch=b"")
     make_patch(sides[0], sides[1], patch / "patch", MOST, 1)
-    client, trusted = downloader(tmp_path / "node", http, []), list[str]()
+    client = downloader(tmp_path / "node", http, [])
     for each in sides:
         client.store.add(each.folder)
-    return Setting(span, patch, PatchFinder(client, PatchIndex(tmp_path / "index"), lambda: trusted), trusted)
+    finder = PatchFinder(client, PatchIndex(tmp_path / "index"), lambda: Named(made.trusted, made.maker))
+    made = Setting(span, patch, finder)
+    return made
 
 
 @dataclass
@@ -213,3 +217,36 @@ async def test_a_stranger_that_stalls_is_not_waited_for_when_those_whom_the_run_
 
     assert await setting.candidates(20.0) == []
     assert time.monotonic() - began < 2.5
+
+
+async def test_strangers_count_for_nothing_and_cost_nothing_when_the_maker_says_that_there_is_no_patch(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    async def nothing(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.3)  # later than the first of the strangers
+        return web.Response(status=404)
+
+    setting.maker = await answering(servers, nothing)
+    setting.trusted.append(setting.maker)
+    naming, stalling = dripping(tmp_path / "naming"), dripping(tmp_path / "stalling", seconds=3)
+    others = [await answering(servers, each.answer) for each in (naming, stalling)]
+    setting.finder.downloader.sources = lambda: [*others, setting.maker or ""]
+    began = time.monotonic()
+
+    assert await setting.candidates(20.0) == []
+    assert naming.asked == stalling.asked == 1
+    assert time.monotonic() - began < 1  # the grace of others
+
+
+async def test_what_another_names_whom_the_run_names_is_taken_though_the_maker_has_forgotten_it(
+    tmp_path: Path, servers: AsyncExitStack, setting: Setting
+) -> None:
+    async def nothing(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.3)
+        return web.Response(status=404)
+
+    relay, setting.maker = await honest(servers, tmp_path / "relay", setting), await answering(servers, nothing)
+    setting.trusted += [relay, setting.maker]
+    setting.finder.downloader.sources = lambda: setting.trusted
+
+    assert await setting.candidates() == [Candidate(build(setting.patch).root, (relay,), trusted=True)]

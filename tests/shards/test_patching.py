@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from node.shards.patch_finding import Named
 from node.shards.patch_index import Span
 from node.shards.patch_making import make_patch
 from node.shards.patching import Patched
@@ -45,10 +46,10 @@ async def test_a_patch_goes_on_to_others_once_it_was_applied(tmp_path: Path, sta
     assert 0 < relay.sent_bytes < sides[1].manifest.size / 10
 
 
-async def test_a_child_waits_for_a_parent_that_is_fetching_the_patch_itself(tmp_path: Path, start: Start) -> None:
+async def test_a_child_waits_for_a_parent_that_waits_for_who_makes_the_patch(tmp_path: Path, start: Start) -> None:
     sides = versions(tmp_path, 2, SMALL)
     origin = await start("origin")
-    relay = await start("relay", origin.url)
+    relay = await start("relay", origin.url, named=Named([origin.url], origin.url, first_hand=True))
     leaf = await start("leaf", relay.url)
     lineage = roots(sides)
     for each in (origin, relay, leaf):
