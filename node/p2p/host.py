@@ -215,4 +215,9 @@ class Host:
 
 
 def said(error: BaseException) -> str:
+    """What the node may tell its user: of what the system refuses, the system's words alone."""
+    if isinstance(error, trio.TooSlowError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return (error.strerror or str(error))[:300]
     return f"{type(error).__name__}: {error}"[:300]

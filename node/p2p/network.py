@@ -15,7 +15,6 @@ from ledger.messages import Domain
 from node.bans import Bans
 from node.clock import Clock
 from node.errors import Malformed, NotFound
-from node.log import event, warn
 from node.p2p.addresses import PeerAddress
 from node.p2p.announcements import Announcement, Heartbeat, News, NewVersion, Scope, Verdicts, announce
 from node.p2p.book import Book
@@ -26,8 +25,9 @@ from node.p2p.identity import Identities
 from node.p2p.introductions import Introductions
 from node.p2p.link import Link
 from node.p2p.myself import Chain, Myself
+from node.p2p.named import Named
 from node.p2p.protocols import IDENTITY, PEERS, REACH
-from node.p2p.reach import ADVICE, Prober, Reach, reached
+from node.p2p.reach import Prober, Reach, reached, tell
 from node.p2p.seeking import Seeker
 from node.p2p.service import MAX_TOLD_BYTES, Service
 
@@ -60,6 +60,7 @@ class Network:
     gossip: Gossip = field(init=False)
     book: Book = field(init=False)
     fetcher: Fetcher = field(init=False)
+    named: Named = field(init=False)
     seeker: Seeker = field(init=False)
     service: Service = field(init=False)
     introductions: Introductions = field(init=False)
@@ -76,9 +77,11 @@ class Network:
         self.gossip = Gossip(
             link=link, scope=self.scope, identities=identities, hear=self._hear, clock=clock, wall=self.wall, rng=rng
         )
+        self.named = Named(link, self.myself.bootstrap)
         self.seeker = Seeker(
-            link=link, me=self.peer, known=owners, bootstrap=self._bootstrap, others=self._others, clock=clock, rng=rng
-        )
+            link=link, me=self.peer, known=owners, bootstrap=self._bootstrap, others=self._others,
+            failed=self.named.failed, clock=clock, rng=rng,
+        )  # fmt: skip
         self.introductions = Introductions(
             link=link,
             myself=self.myself,
@@ -155,10 +158,7 @@ class Network:
         if found.answer is None:
             return
         if found.answer != self.reach.answer:
-            if found.answer:
-                event("reachable from outside", by=found.by)
-            else:
-                warn(f"not reachable from outside: {ADVICE}", url=self.myself.endpoint, by=found.by)
+            tell(found, self.myself.endpoint)
         self.reach = found
 
     # --- Peers come and go
@@ -188,6 +188,7 @@ class Network:
 
     def _admitted(self, peer: str) -> None:
         self.seeker.succeeded(peer)
+        self.named.met(peer)
         self.gossip.add(peer, self.owners[peer], self._heartbeat)
 
     def _met(self, peer: str) -> None:

@@ -15,6 +15,7 @@ from ledger.base import Address
 from node.buckets import Rates
 from node.clock import Clock
 from node.errors import Malformed, NotFound
+from node.log import event, warn
 from node.transport import UNREACHABLE, Timeouts, vet_url
 
 PROBE: Final = Timeouts(connect_seconds=4.0, idle_seconds=4.0, total_seconds=8.0)
@@ -82,6 +83,14 @@ async def reached(
     if yes or no:
         return Reach(bool(yes), yes or no, now)
     return Reach()
+
+
+def tell(found: Reach, url: str) -> None:
+    """Logs whether this node answers at `url`, and what to do where it does not."""
+    if found.answer:
+        event("reachable from outside", by=found.by)
+    else:
+        warn(f"not reachable from outside: {ADVICE}", url=url, by=found.by)
 
 
 async def _word(ask: Callable[[str], Awaitable[bytes]], peer: str) -> bytes | None:

@@ -20,6 +20,7 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 300.0  # before a peer that did no
 MAX_REMEMBERED: Final = 4_096
 
 Addresses = Callable[[], Iterable[PeerAddress]]
+Failed = Callable[[PeerAddress, NotFound], None]  # hears of an address that there is no connection to, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Seeker:
     known: Collection[str]  # peers that are connected and identified
     bootstrap: Addresses
     others: Addresses
+    failed: Failed
     clock: Clock
     rng: random.Random
     pauses: "OrderedDict[str, _Pause]" = field(default_factory=OrderedDict)
@@ -94,8 +96,8 @@ class Seeker:
             self.pauses.popitem(last=False)
         try:
             await self.link.dial(address)
-        except NotFound:
-            return
+        except NotFound as error:
+            self.failed(address, error)
 
     def succeeded(self, peer: str) -> None:
         """`peer` is identified: when it is lost, it is dialled again soon, but not as often as it likes."""

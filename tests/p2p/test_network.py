@@ -1,16 +1,21 @@
 """Nodes that find each other, say who they are, and ask each other for things, over a wire in memory."""
 
+from pathlib import Path
+
 import pytest
 
 from ledger.base import Address, Digest, Version
 from node.errors import Malformed, NotFound
-from node.p2p.addresses import peer_id_bytes
+from node.p2p.addresses import PeerAddress, peer_id_bytes
 from node.p2p.announcements import NewVersion, Offers
 from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.p2p.identity import make_statement
 from node.p2p.introductions import MAX_PEERS_PER_NODE
+from node.p2p.listening import listening
+from node.p2p.named import Named
 from node.p2p.protocols import CONTENT, FORWARD, GOSSIP, IDENTITY, PEERS, REACH
-from tests.p2p.parts import BLOCK_TIME, DATA, FILE, STAKING, GivenPieces, account, town, until, wanted
+from node.p2p.sidecar import Sidecar
+from tests.p2p.parts import BLOCK_TIME, DATA, FILE, STAKING, GivenPieces, account, peer_of, secret, town, until, wanted
 
 
 def knows(one: object, other: object) -> bool:
@@ -211,3 +216,46 @@ async def test_who_is_not_reached_is_told_what_was_tried_and_what_to_do(caplog: 
         "not reachable from outside: forward its port, correct --advertise, or `join` with --no-inbound",
     )
     assert line.fields == {"url": dead, "by": [account(1).address]}  # type: ignore[attr-defined]
+
+
+async def test_a_named_peer_that_is_not_there_is_warned_of_once_and_said_to_be_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+
+    def said() -> list[tuple[str, str, dict[str, str]]]:
+        return [
+            (each.levelname, each.getMessage(), {name: str(value) for name, value in each.fields.items()})  # type: ignore[attr-defined]
+            for each in caplog.records
+            if "--peer" in each.getMessage()
+        ]
+
+    async with town() as place:
+        absent, unnamed = (PeerAddress("127.0.0.1", 1, peer_of(number)) for number in (1, 9))
+        place.registry.bootstrap.append(unnamed)
+        second = await place.node(2, bootstrap=(absent,))
+        await until(lambda: bool(said()))
+        for address in (absent, unnamed):
+            await second.seeker.dial(address)
+        assert said() == [(
+            "WARNING", "a --peer cannot be connected to, trying again",
+            {"peer": str(absent), "reason": f"{absent} does not answer"},
+        )]  # fmt: skip
+
+        first = await place.node(1)
+        await second.seeker.dial(absent)
+        await until(lambda: knows(first, second) and knows(second, first))
+
+        assert said()[1:] == [("INFO", "a --peer is connected now", {"peer": first.peer})]
+
+
+async def test_nothing_is_said_of_a_named_peer_while_libp2p_itself_is_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with listening("127.0.0.1", 0, True, secret(1)) as taken:
+        address = PeerAddress("127.0.0.1", 1, peer_of(2))
+        named = Named(Sidecar(taken, tmp_path / "log"), (address,))
+
+        named.failed(address, NotFound("libp2p is off: starting"))
+
+    assert caplog.messages == []

@@ -19,6 +19,7 @@ class Scene:
     connected: set[str] = field(default_factory=set)
     bootstrap: list[PeerAddress] = field(default_factory=list)
     others: list[PeerAddress] = field(default_factory=list)
+    failures: list[tuple[PeerAddress, str]] = field(default_factory=list)
     seeker: Seeker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -28,6 +29,7 @@ class Scene:
             known=self.connected,
             bootstrap=lambda: self.bootstrap,
             others=lambda: self.others,
+            failed=lambda address, error: self.failures.append((address, str(error))),
             clock=self.clock,
             rng=random.Random(1),
         )

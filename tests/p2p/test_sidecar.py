@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from node.errors import ConfigError, NotFound
+from node.p2p.addresses import PeerAddress
 from node.p2p.launching import launched
 from node.p2p.limits import MAX_ASKS, MAX_REQUESTS_PER_PEER, MEMORY_BYTES
 from node.p2p.link import Nobody
@@ -20,7 +21,7 @@ from node.p2p.listening import listening
 from node.p2p.protocols import CONTENT
 from node.p2p.sidecar import Sidecar
 from node.printed import MAX_LOG_BYTES
-from tests.p2p.parts import secret, until
+from tests.p2p.parts import peer_of, secret, until
 from tests.p2p.sidecars import LARGE, introduced, sidecars
 
 
@@ -127,6 +128,14 @@ async def test_questions_beyond_the_limit_fail_at_once(tmp_path: Path) -> None:
         assert sum("at once" in str(answer) for answer in answers) == 100 - MAX_ASKS
         assert all(answer == b"slow" or isinstance(answer, NotFound) for answer in answers)
         assert await one.sidecar.ask(other.peer, CONTENT, b"x") == b"x"
+
+
+async def test_why_nobody_is_dialled_is_said_in_plain_words(tmp_path: Path) -> None:
+    async with sidecars(tmp_path) as (one,):
+        with pytest.raises(NotFound) as refusal:
+            await one.sidecar.dial(PeerAddress("127.0.0.1", 1, peer_of(1)))
+
+    assert str(refusal.value) == "Connection refused"
 
 
 async def test_answers_that_are_ready_at_once_all_arrive(tmp_path: Path) -> None:
