@@ -135,7 +135,8 @@ async def test_why_nobody_is_dialled_is_said_in_plain_words(tmp_path: Path) -> N
         with pytest.raises(NotFound) as refusal:
             await one.sidecar.dial(PeerAddress("127.0.0.1", 1, peer_of(1)))
 
-    assert str(refusal.value) == "Connection refused"
+    assert str(refusal.value).endswith("Connection refused")
+    assert "Errno" not in str(refusal.value) and "RefusedError" not in str(refusal.value)
 
 
 async def test_answers_that_are_ready_at_once_all_arrive(tmp_path: Path) -> None:
