@@ -39,7 +39,8 @@ def show(value: Any, as_json: bool, empty: str = "nothing") -> None:
 
 def field_text(key: str, value: Any) -> str:
     """A field as people read it, by its name."""
-    from node.log import amount_text, wei_text
+    from ledger.base import amount_text
+    from node.log import wei_text
 
     if value is None:
         return "none"

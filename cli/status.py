@@ -109,7 +109,7 @@ def _reachable(row: Row) -> str:
 
 
 def _submission(row: Row) -> str:
-    from node.log import amount_text
+    from ledger.base import amount_text
 
     amount = f"  {amount_text(int(row['reward']))}" if int(row["reward"]) else ""
     lost = f"  lost {amount_text(int(row['slashed']))}" if int(row["slashed"]) else ""

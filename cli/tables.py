@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from node.log import amount_text
+from ledger.base import amount_text
 
 if TYPE_CHECKING:
     from node.devnet.report import Report

@@ -113,9 +113,8 @@ class Follower:
                 look = await self._look_everywhere(entry) or look
             if look.mined is not None:
                 return look.mined.receipt.block.number
-            if (
-                look.nonce > entry.nonce or now() >= end
-            ):  # endpoints forget old receipts; what a reorg undid never comes
+            # Endpoints forget old receipts; what a reorg undid never comes.
+            if look.nonce > entry.nonce or now() >= end:
                 return look.head
             await asyncio.sleep(self._patience.poll)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from ledger.base import amount_text as amount_text
+from ledger.base import amount_text
 
 MAX_CHARACTERS = 500  # of one field
 MAX_ITEMS = 64  # of a field that is a list
@@ -208,9 +208,8 @@ class _JsonLines(_Lines):
             "event": _harmless(record.getMessage()),
         }
         bug = {"traceback": "\n".join(self._traceback(record))} if record.exc_info else {}
-        return json.dumps(
-            shown | getattr(record, "fields", {}) | shown | bug
-        )  # in this order, and no field replaces one
+        # In this order, and no field replaces one.
+        return json.dumps(shown | getattr(record, "fields", {}) | shown | bug)
 
 
 def field_text(key: str, value: object) -> str:

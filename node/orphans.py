@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-_LAUNCHER: Final = ThreadPoolExecutor(
-    max_workers=1, thread_name_prefix="launcher"
-)  # whose thread ends with the process
+# Whose thread ends with the process.
+_LAUNCHER: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
 
 
 def command(life: int, module: str, *words: str) -> Sequence[str]:

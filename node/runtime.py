@@ -84,7 +84,8 @@ async def _work(
     member: Member, provider: Ledger, node_key: LocalAccount, engine: EngineChoice, work: Workmanship
 ) -> None:
     intake = Intake(member, RolloutStore(member.state.rollouts))
-    async with served(member, FileMailbox(intake, takes=False), node_key):  # first of all: open files may be asked for
+    # First of all: open files may be asked for.
+    async with served(member, FileMailbox(intake, takes=False), node_key):
         folder = await first_weights(member)
         if folder is None:
             await claim_rewards(provider)

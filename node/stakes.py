@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.base import NOBODY, Address, Allocation, Ledger, RunId
+from ledger.base import NOBODY, Address, Allocation, Ledger, RunId, amount_text
 from ledger.errors import Reverted
 from node.errors import ConfigError
-from node.log import amount_text, event
+from node.log import event
 
 FREE = RunId(0)  # with `NOBODY`, the contract's name for stake that backs no node
 RUNS_AT_ONCE = 16  # connections to one endpoint: ledger.provider's CONNECTIONS

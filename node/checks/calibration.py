@@ -23,9 +23,8 @@ from node.runspec import ProofSpec, SamplingTestSpec
 
 MAX_MISMATCHES = 38  # TOPLOC's paper, bf16
 CAPS = {"exponent_mismatches": MAX_MISMATCHES, "mantissa_mean": 10.0, "mantissa_median": 8.0}  # same place
-LOGPROB_MARGIN = (
-    4.0  # their honest errors have heavy tails, and grow as training sharpens a model; forging earns nothing
-)
+# Their honest errors have heavy tails, and grow as training sharpens a model; forging earns nothing.
+LOGPROB_MARGIN = 4.0
 MARGIN = 2.0  # on the widest honest figure: a thousand chunks here, millions in a run, and one too far costs a stake
 STRETCH = 1.25  # of the tail's errors; protocol, "Sampling test"
 SUSPECT, ALARM = 1e5, 1e9  # levels of evidence; protocol, "Sampling test"

@@ -22,12 +22,12 @@ from ledger.base import (
     Submitted,
     Version,
     Voided,
+    amount_text,
 )
 from ledger.errors import InvalidSignature
 from ledger.messages import Domain, NoFault, SignedMessage, recover
 from node.checks.evidence import MAX_EVIDENCE_BYTES, Evidence
 from node.errors import Malformed, NotFound
-from node.log import amount_text
 from node.peers.client import PeerClient
 from node.reading import Reader
 from node.record import Record

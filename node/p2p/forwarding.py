@@ -22,9 +22,8 @@ from node.p2p.pace import LEAST_BYTES, Pace
 
 FORWARDS_AT_ONCE: Final = 32  # asked for and waiting: each may become a MiB of memory
 LINE_AT_ONCE: Final = 2  # of these, that one node is asked for
-ROUND_SECONDS: Final = (
-    3.0  # in which all who ask have a piece: asking through a relay takes six round trips, half a second
-)
+# In which all who ask have a piece: asking through a relay takes six round trips, half a second.
+ROUND_SECONDS: Final = 3.0
 
 
 @dataclass(slots=True)

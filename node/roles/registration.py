@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from eth_account.signers.local import LocalAccount
 
-from ledger.base import Address, Ledger, Run, RunParams
+from ledger.base import Address, Ledger, Run, RunParams, amount_text
 from ledger.errors import Reverted
 from ledger.messages import Domain, NodeAuthorization
 from ledger.messages import sign as sign_message
 from node.errors import ConfigError
-from node.log import amount_text, event
+from node.log import event
 from node.roles.gas import GAS_ASKED_FOR, GAS_FLOOR_WEI, GAS_TOP_UP_WEI, paying_gas
 
 AUTHORIZATION_SECONDS = 3600

@@ -21,9 +21,8 @@ class Announcers:
 
     bans: Bans
     now: Callable[[], float]  # monotonic
-    _seen: "OrderedDict[tuple[str, Address], float]" = field(
-        default_factory=OrderedDict
-    )  # when they last went together
+    # When they last went together.
+    _seen: "OrderedDict[tuple[str, Address], float]" = field(default_factory=OrderedDict)
 
     def urls(self, announced: Iterable[tuple[Address, str]]) -> tuple[str, ...]:
         """What nodes announced that are not banned, each URL once."""

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from cli.display import field_text, when
-from ledger.base import TOKEN_SYMBOL, TOKEN_UNIT
+from ledger.base import TOKEN_SYMBOL, TOKEN_UNIT, amount_text
 from ledger.contracts import Contracts
 from ledger.deployment import Deployment
 from ledger.endpoints import Endpoints
-from node.log import amount_text
 from node.rollouts.file import encode_file
 from node.rollouts.rollout import FINISH_EOS, Rollout
 from tests.cli.chain import POT, Chain
