@@ -161,6 +161,12 @@ class Settings:
             raise ConfigError(
                 "--advertise with --no-inbound: say either where others reach this machine, or that none do"
             )
+        if self.port and not self.inbound:
+            raise ConfigError("--port with --no-inbound: nobody is told of that port; leave out one of them")
+        if self.port and self.port == self.libp2p.port:
+            raise ConfigError(
+                f"--port and --p2p-port both name port {self.port}: give HTTP and libp2p a port each, or leave out one"
+            )
         if self.advertise is not None:
             _require_url(self.advertise)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger.base import Ledger
 from ledger.devnet import Anvil
-from node.devnet.cast import Cast, Player, RoleFailed
+from node.devnet.cast import STOP_SECONDS, Cast, Player, RoleFailed
 from node.devnet.examining import Examination
 from node.devnet.observer import Observer
 from node.devnet.report import Report, report
@@ -85,11 +85,16 @@ async def play(show: Show, connect: Connect, say: Say) -> Report:
             for player in roles.everybody:
                 await anvil.fund(player.address, FUNDS_WEI)
             run = await _create(show, cast, roles, say)
+            where = f"--rpc {anvil.rpc_url} --deployment {cast.deployment}"
+            say(f"from another shell, while it runs: intellect-node run show --run {run} {where}")
             ledger = await connect(anvil.rpc_url, cast.deployment)
             try:
                 return await _perform(show, cast, roles, ledger, run, say, started)
             finally:
                 await ledger.close()
+        except (asyncio.CancelledError, RoleFailed):
+            say(f"stopping the players, which takes up to {STOP_SECONDS:.0f} s")
+            raise
         finally:
             await cast.stop()
 

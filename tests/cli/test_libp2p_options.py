@@ -60,6 +60,19 @@ def test_a_worker_that_nobody_could_ask_for_its_files_is_refused() -> None:
         settings(NodeOptions(no_p2p=True))
     with pytest.raises(ConfigError, match="--advertise with --no-inbound: say either"):
         settings(NodeOptions(advertise="http://203.0.113.7:8700"))
+    with pytest.raises(ConfigError, match="--port with --no-inbound: nobody is told of that port"):
+        settings(NodeOptions(port=9999))
+
+
+def test_http_and_libp2p_are_not_given_the_same_port() -> None:
+    def settings(port: int, p2p_port: int) -> Settings:
+        place = NodeOptions(host="127.0.0.1", port=port, p2p_port=p2p_port)
+        return place.settings(MemberOptions("w", 1), Sharing(), None)
+
+    assert settings(18790, 18791).libp2p.port == 18791
+    assert settings(0, 0).port == 0
+    with pytest.raises(ConfigError, match="--port and --p2p-port both name port 18790: give HTTP and libp2p a port"):
+        settings(18790, 18790)
 
 
 ROW: dict[str, Any] = {

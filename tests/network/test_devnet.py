@@ -66,16 +66,21 @@ async def test_a_forged_reward_is_voided_and_costs_no_stake(tmp_path: Path) -> N
 def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
     folder = tmp_path / "net"
     words = [sys.executable, "-m", "cli", "devnet", "--model", "tiny", "--steps", "50", "--folder", str(folder)]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not (folder / "logs" / "worker-1.log").exists() and time.monotonic() < deadline:
         time.sleep(0.2)  # until real processes have come up
     assert (folder / "logs" / "worker-1.log").exists()
+    assert process.stdout is not None
+    hint = next(line for line in process.stdout if "from another shell" in line)
+    looked = subprocess.run([sys.executable, "-m", "cli", *hint.split("intellect-node ")[1].split()], check=False)
+    assert looked.returncode == 0
 
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=150)
+    output, errors = process.communicate(timeout=150)
 
     assert process.returncode == 1
+    assert output.splitlines()[-1] == "stopping the players, which takes up to 15 s"
     assert errors.strip().endswith("stopped")
     assert running(folder) == []
 
