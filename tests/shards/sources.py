@@ -5,12 +5,15 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from aiohttp import web
 
+from ledger.base import Digest
 from node.bans import BANNED, Bans
+from node.errors import NotFound
 from node.shards.client import Downloader
 from node.shards.selection import Selection
 from node.shards.server import add_routes
@@ -24,6 +27,7 @@ Kind = Literal["manifests", "have", "chunks"]
 Alter = Callable[[bytes], bytes]
 
 QUICK = Pace(patience_seconds=20.0, poll_seconds=0.02, watch_seconds=0.1, late_seconds=0.5, brief_wait_seconds=1)
+BRIEF = replace(QUICK, patience_seconds=0.5, brief_wait_seconds=0, wait_seconds=0)
 TIMEOUTS = Timeouts(connect_seconds=1.0, idle_seconds=0.5, total_seconds=5.0)
 GENEROUS = Limits(requests_per_second=1e6, burst=10**6, request_seconds=10)
 
@@ -100,3 +104,11 @@ def downloader(folder: Path, http: Connections, sources: Sequence[str], pace: Pa
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+async def fetched(node: Downloader, root: Digest) -> dict[str, bytes] | None:
+    """What came; None where nothing did."""
+    try:
+        return contents(await node.fetch(root))
+    except NotFound:
+        return None

@@ -1,10 +1,12 @@
-"""What a disk, or somebody beside this program, has damaged: it is not handed out, and not what ends a role."""
+"""What a disk, or somebody beside this program, has damaged: it is not handed out, and not what ends a role.
+
+What shows no trace of it is in `test_rot`.
+"""
 
 import errno
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,19 +15,12 @@ from blake3 import blake3
 from ledger.base import Digest
 from node.errors import NotFound
 from node.files import is_damage
-from node.shards.client import Downloader
-from node.shards.held import Held
-from node.shards.intact import HASH_AGAIN_SECONDS, read_place
-from node.shards.layout import Layout
-from node.shards.manifest import CHUNK_BYTES, build
-from node.shards.shelves import Singles
+from node.shards.intact import read_place
+from node.shards.manifest import build
 from node.shards.store import CheckpointStore
 from node.transport.connections import Connections
-from tests.clocks import HandClock
-from tests.shards.checkpoints import aged, chunks_of, contents, flip, flip_unnoticed, four_chunks
-from tests.shards.sources import QUICK, downloader, serving
-
-BRIEF = replace(QUICK, patience_seconds=0.5, brief_wait_seconds=0, wait_seconds=0)
+from tests.shards.checkpoints import aged, chunks_of, contents, flip, four_chunks
+from tests.shards.sources import BRIEF, downloader, fetched, serving
 
 
 @pytest.fixture
@@ -71,12 +66,6 @@ def huge(path: Path) -> None:
     os.truncate(path, 1 << 36)
 
 
-def written(path: Path, data: bytes, at: int) -> None:
-    """At `at`, in nanoseconds since 1970."""
-    path.write_bytes(data)
-    os.utime(path, ns=(at, at))
-
-
 Harm = Callable[[Path], None]
 HARM: list[Harm] = [flip, cut, huge, a_folder, a_pipe, an_endless_link, a_link_to_itself]
 
@@ -115,14 +104,6 @@ def test_a_checkpoint_is_there_again_once_the_manifest_that_was_damaged_has_come
 # --- Chunks
 
 
-async def fetched(node: Downloader, root: Digest) -> dict[str, bytes] | None:
-    """What came; None where nothing did."""
-    try:
-        return contents(await node.fetch(root))
-    except NotFound:
-        return None
-
-
 @pytest.mark.parametrize("harm", HARM)
 async def test_what_changed_after_it_was_hashed_is_neither_whole_nor_served_and_nobody_banned(
     tmp_path: Path, source: Path, servers: AsyncExitStack, http: Connections, harm: Harm
@@ -158,127 +139,19 @@ async def test_a_flip_between_two_chunks_that_come_is_noticed_and_the_chunk_had_
     assert folder is not None and contents(folder) == contents(source)
 
 
-# --- What changes without a trace
-
-
-async def test_what_rots_is_served_no_more_once_it_was_hashed_an_hour_ago_and_nobody_banned(
-    tmp_path: Path, source: Path, servers: AsyncExitStack, http: Connections
+@pytest.mark.parametrize("harm", HARM)
+def test_what_was_damaged_between_two_processes_is_not_handed_out_and_can_be_had_again(
+    tmp_path: Path, source: Path, root: Digest, harm: Harm
 ) -> None:
-    clock = HandClock()
-    store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
-    root = store.add(source)
-    assert store.complete(root) is not None
-    digest = blake3(b"a" * CHUNK_BYTES).digest()
-    flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
-    clock.now += HASH_AGAIN_SECONDS - 1
-    assert store.vouch(digest) is not None
-    clock.now += 1
-    node = downloader(tmp_path / "node", http, [await serving(servers, store)], BRIEF)
-
-    assert await fetched(node, root) is None
-    assert not node.selection.banned
-    assert store.complete(root) is None and store.begin(build(source)) == root  # it is had anew
-
-
-def test_a_chunk_that_rots_while_others_are_received_is_had_again(tmp_path: Path, source: Path) -> None:
-    clock = HandClock()
-    store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
-    root = store.begin(build(source))
-    pieces = chunks_of(source)
-    for piece in pieces[:2]:
-        store.write_chunk(root, *piece)
-    flip_unnoticed(tmp_path / "store" / "partial" / root.hex() / "weights")
-    clock.now += HASH_AGAIN_SECONDS
-
-    assert store.vouch(blake3(pieces[1][2]).digest()) is None
-    store.begin(build(source))
-    assert store.have(root) == bytes([0b0001])
-    for piece in pieces[1:]:
-        store.write_chunk(root, *piece)
-    folder = store.complete(root)
-    assert folder is not None and contents(folder) == contents(source)
-
-
-def test_what_was_hashed_again_counts_for_another_hour(tmp_path: Path, root: Digest) -> None:
-    clock = HandClock()
-    store = CheckpointStore(tmp_path / "store", now=clock.monotonic)
-    digest = blake3(b"{}").digest()
-    for _ in range(3):
-        assert store.vouch(digest) is not None
-        clock.now += HASH_AGAIN_SECONDS
-    assert store.vouch(digest) is not None
-    flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "config", 1)
-    clock.now += HASH_AGAIN_SECONDS - 1
-    assert store.vouch(digest) is not None
-    clock.now += 1
-    assert store.vouch(digest) is None
-
-
-def test_what_was_hashed_within_a_tick_of_being_written_is_hashed_again(tmp_path: Path, root: Digest) -> None:
-    """A second write within the tick leaves the file's time as it is."""
-    os.utime(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
-    held = Held(Layout(tmp_path / "store"), tick_ns=3600 * 10**9)
-    digest = blake3(b"a" * CHUNK_BYTES).digest()
-    assert held.vouch(digest) is not None and held.hashed(held.get(root))
-    flip_unnoticed(tmp_path / "store" / "checkpoints" / root.hex() / "weights")
-
-    assert held.vouch(digest) is None and held.whole(root) is None
-
-
-def test_a_rollout_file_that_rots_is_forgotten_once_its_chunk_was_hashed_an_hour_ago(tmp_path: Path) -> None:
-    clock, path = HandClock(), tmp_path / "file"
-    written(path, b"rollouts", at=1)
-    singles = Singles(clock.monotonic)
-    (digest,) = singles.add(path, b"rollouts").files[0].chunks
-    assert singles.vouch(digest) is not None
-    flip_unnoticed(path)
-    clock.now += HASH_AGAIN_SECONDS - 1
-    assert singles.vouch(digest) is not None
-    clock.now += 1
-
-    assert singles.vouch(digest) is None and singles.known(path) is None
-
-
-def test_a_rollout_file_that_rotted_before_it_was_first_handed_out_is_not(tmp_path: Path) -> None:
-    path, singles = tmp_path / "file", Singles()
-    written(path, b"rollouts", at=1)
-    (digest,) = singles.add(path, b"rollouts").files[0].chunks
-    flip_unnoticed(path)
-
-    assert singles.vouch(digest) is None
-
-
-def test_nothing_is_hashed_again_as_long_as_no_file_changes(tmp_path: Path, root: Digest) -> None:
+    folder = tmp_path / "store" / "checkpoints" / root.hex()
+    harm(folder / "weights")
     store = CheckpointStore(tmp_path / "store")
-    assert store.complete(root) is not None
-    weights = tmp_path / "store" / "checkpoints" / root.hex() / "weights"
-    flip_unnoticed(weights)
 
-    assert store.complete(root) is not None
-    assert store.vouch(blake3(b"a" * CHUNK_BYTES).digest()) is not None
-
-
-def test_only_the_file_that_changed_is_hashed_again(tmp_path: Path, root: Digest) -> None:
-    store = CheckpointStore(tmp_path / "store")
-    folder = store.complete(root)
-    assert folder is not None
-    flip_unnoticed(folder / "weights")
-    (folder / "config").touch()
-
-    assert store.complete(root) == folder
-
-
-def test_a_rollout_file_that_changed_after_it_was_hashed_is_handed_out_no_more(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    written(path, b"rollouts", at=1)
-    singles = Singles()
-    (digest,) = singles.add(path, b"rollouts").files[0].chunks
-    assert singles.vouch(digest) == (path, 0, 8)
-    written(path, b"rollout!", at=2)
-
-    assert singles.vouch(digest) is None and singles.known(path) is None
-    assert singles.add(path, b"rollout!").files[0].chunks == (blake3(b"rollout!").digest(),)
-    assert singles.known(path) is not None
+    assert store.complete(root) is None and not folder.exists()
+    with pytest.raises(NotFound):
+        store.have(root)
+    assert store.add(source) == root and store.complete(root) == folder
+    assert contents(folder) == contents(source)
 
 
 @pytest.mark.parametrize("harm", [a_folder, a_pipe, an_endless_link, a_link_to_itself])
