@@ -1,6 +1,7 @@
 """Small checkpoints to store."""
 
 import os
+import random
 from pathlib import Path
 
 from node.shards.manifest import CHUNK_BYTES
@@ -29,6 +30,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 def four_chunks(folder: Path) -> Path:
     """Two and a short one in `weights`, one in `config`."""
     weights = b"a" * CHUNK_BYTES + b"b" * CHUNK_BYTES + b"tail"
+    return checkpoint(folder, config=b"{}", weights=weights)
+
+
+def three_chunks(folder: Path) -> Path:
+    """A whole one, a short one, a tiny one."""
+    weights = random.Random(0).randbytes(CHUNK_BYTES + 300_000)
     return checkpoint(folder, config=b"{}", weights=weights)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from node.shards.manifest import CHUNK_BYTES
+from ledger.base import Digest
+from node.shards.manifest import CHUNK_BYTES, build
 from node.shards.patch_finding import Named
+from node.shards.store import CheckpointStore
 from node.transport.connections import Connections
 from tests.shards.patchers import Node, Start, started
 
@@ -33,6 +35,18 @@ def source(tmp_path: Path) -> Path:
     (folder / "config.json").write_bytes(b"{}")
     (folder / "weights").write_bytes(random.Random(0).randbytes(6 * CHUNK_BYTES + 1000))
     return folder
+
+
+@pytest.fixture
+def origin(tmp_path: Path, source: Path) -> CheckpointStore:
+    store = CheckpointStore(tmp_path / "origin")
+    store.add(source)
+    return store
+
+
+@pytest.fixture
+def root(source: Path) -> Digest:
+    return build(source).root
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ Alter = Callable[[bytes], bytes]
 QUICK = Pace(patience_seconds=20.0, poll_seconds=0.02, watch_seconds=0.1, late_seconds=0.5, brief_wait_seconds=1)
 BRIEF = replace(QUICK, patience_seconds=0.5, brief_wait_seconds=0, wait_seconds=0)
 TIMEOUTS = Timeouts(connect_seconds=1.0, idle_seconds=0.5, total_seconds=5.0)
+SOON_SECONDS = 18.0  # on a busy machine; below the 20 that `QUICK` has patience, and that a stalled answer may take
 GENEROUS = Limits(requests_per_second=1e6, burst=10**6, request_seconds=10)
 
 
@@ -94,6 +95,14 @@ def message(body: bytes, length: int | None = None, status: str = "200 OK", more
     """A response whose announced length may be a lie."""
     count = len(body) if length is None else length
     return f"HTTP/1.1 {status}\r\nContent-Length: {count}\r\n{more}\r\n".encode() + body
+
+
+async def altered(servers: AsyncExitStack, origin: CheckpointStore, alter: Alter) -> str:
+    """Honest but for its chunks; `alter` makes what is sent of one, head and all."""
+    return await speaking(
+        servers,
+        lambda kind, name: (alter if kind == "chunks" else message)(truth(origin, kind, name)),
+    )
 
 
 def downloader(folder: Path, http: Connections, sources: Sequence[str], pace: Pace = QUICK) -> Downloader:
