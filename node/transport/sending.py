@@ -7,6 +7,7 @@ from typing import BinaryIO
 
 from aiohttp import web
 
+from node.files import disk_refused, open_regular
 from node.transport.addresses import address_of
 from node.transport.limits import Gate, TooMany
 from node.transport.places import Lease, Places
@@ -31,11 +32,12 @@ async def send_file(
 
     Raises:
         FileNotFoundError: there is no such file; no byte was sent.
+        StoreError: the disk refuses it, or something else stands there; no byte was sent.
         TooMany: the uplink is busy; no byte was sent.
         ConnectionResetError: the peer has gone, or the file ends early.
     """
     uplink, address = request.app[UPLINK], address_of(request.transport)
-    with await asyncio.to_thread(path.open, "rb") as file:
+    with await asyncio.to_thread(_opened, path) as file:
         size = os.fstat(file.fileno()).st_size - offset if length is None else length
         response = web.StreamResponse(headers={"Content-Type": kind})
         response.content_length = size
@@ -45,6 +47,15 @@ async def send_file(
             await _Sending(request, file, uplink, lease).send(offset, size)
         await response.write_eof()
     return response
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(open_regular(path), "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise disk_refused(path, error) from error
 
 
 async def _place(places: Places, address: str) -> Lease:

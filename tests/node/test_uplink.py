@@ -1,12 +1,14 @@
 """What a node uploads stays within its limit, shared among those who ask, through real sockets."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -167,6 +169,14 @@ async def test_nothing_is_held_back_when_there_is_no_limit(tmp_path: Path) -> No
     async with serving_file(tmp_path, Uplink()) as port, reading(reader := Reader(port)):
         owed = owed_seconds(await moments(0.3))
     assert reader.received > 100e6 * owed
+
+
+async def test_what_is_no_file_is_refused_and_holds_nobody_up(tmp_path: Path) -> None:
+    async with serving_file(tmp_path, Uplink()) as port, aiohttp.ClientSession() as session:
+        (tmp_path / "file").unlink()
+        os.mkfifo(tmp_path / "file")
+        async with session.get(f"http://127.0.0.1:{port}/file") as answer:
+            assert answer.status == 503
 
 
 async def test_who_gave_up_waiting_is_passed_over() -> None:
