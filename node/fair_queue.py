@@ -19,7 +19,7 @@ class Waiting:
     owner: str
     size: int
     number: int  # who came first has the lowest
-    turn: asyncio.Future[int]  # of how much it is
+    turn: asyncio.Future[None]
 
 
 class FairQueue:
@@ -50,14 +50,14 @@ class FairQueue:
         if not of_owner and self._waiting.pop(owner, None) is not None and self._given[owner] <= self._least:
             del self._given[owner]  # as if it had never come
 
-    def next(self, most: int | None = None) -> Waiting | None:
-        """Whose turn has come, of `most` at most; None where nobody waits. Who was cancelled is passed over."""
+    def next(self) -> Waiting | None:
+        """Whose turn has come; None where nobody waits. Who was cancelled is passed over."""
         while self._waiting:
             owner = min(self._waiting, key=self._rank)
             waiting = next(iter(self._waiting[owner]))
             cancelled = waiting.turn.cancelled()
             if not cancelled:
-                self._give(waiting, waiting.size if most is None else min(waiting.size, most))
+                self._give(waiting)
             self.leave(waiting)
             if not cancelled:
                 return waiting
@@ -66,9 +66,9 @@ class FairQueue:
     def _rank(self, owner: str) -> tuple[int, int]:
         return self._given[owner], next(iter(self._waiting[owner])).number
 
-    def _give(self, waiting: Waiting, size: int) -> None:
+    def _give(self, waiting: Waiting) -> None:
         self._least = self._given[waiting.owner]
-        self._given[waiting.owner] += size
+        self._given[waiting.owner] += waiting.size
         if len(self._given) > MOST_REMEMBERED:
             self._given = {owner: given for owner, given in self._given.items() if owner in self._waiting}
-        waiting.turn.set_result(size)
+        waiting.turn.set_result(None)

@@ -53,6 +53,7 @@ class Printed:
     def _keep(self, piece: bytes) -> None:
         with os.fdopen(open_regular(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
             if file.tell() + len(piece) > self._most:
+                self._before.unlink(missing_ok=True)  # else nothing happens where both are one file
                 self.log.replace(self._before)
                 self._keep(piece[: self._most])
                 return

@@ -24,6 +24,7 @@ from node.p2p.limits import (
     MAX_INTRODUCTIONS,
     MAX_REQUESTS_PER_PEER,
     REQUEST_SECONDS,
+    WRITE_SECONDS,
 )
 from node.p2p.messages import BUSY
 from node.p2p.protocols import IDENTITY, PROTOCOLS
@@ -144,12 +145,22 @@ class Connection:
     async def ask(self, protocol: str, body: bytes, limit: int, seconds: float) -> tuple[int, bytes]:
         """The peer's status and answer. Raises: `REFUSALS`."""
         with trio.fail_after(seconds):
-            stream = await self.muxed.open_stream()
+            stream = await self._opened()
             try:
                 return await exchange(stream, protocol, body, limit)
             finally:
                 if not stream.closed:
                     await forget(stream)
+
+    async def _opened(self) -> YamuxStream:
+        """A new stream, in its own time whoever has given up meanwhile: broken off within, py-libp2p keeps one of its
+        places for good, and the peer waits for a request that never comes."""
+        try:
+            with trio.CancelScope(shield=True), trio.fail_after(WRITE_SECONDS):
+                return cast(YamuxStream, await self.muxed.open_stream())
+        except trio.TooSlowError:
+            await self.close()  # nothing gets through, or no place is free any more
+            raise
 
     async def close(self) -> None:
         await trio.aclose_forcefully(self.stream)

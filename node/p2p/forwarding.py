@@ -1,9 +1,9 @@
 """What a node hands on between others that cannot connect: whose turn it is at the line of the one who is asked.
 
-A line sends two pieces at once: one is on its way while the next one is asked for. The next turn is of whoever has been
-given fewest bytes, so that who asks for large pieces, or for many files, has no more of a line than who does not. No
-piece is larger than what the line sends in three seconds, in which all who ask are to have one. Who never answers keeps
-nobody from another's line.
+A line sends two pieces at once: one is on its way while the next one is asked for. The next turn is of whoever had
+fewest, so that who asks for many files has no more of a line than who does not. A turn is one however small its piece
+is: it has the line for six round trips. No piece is larger than what the line sends in three seconds, in which all who
+ask are to have one. Who never answers keeps nobody from another's line.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ class Line:
 
     async def ask(self, asker: Address, wanted: Piece, send: Callable[[Piece], Awaitable[bytes]]) -> bytes:
         """What `send` answers to `wanted`, or to as much of it as the line sends in time, once its turn comes."""
-        async with self._turn(asker, wanted.length) as length:
+        async with self._turn(asker):
             began, answer = asyncio.get_running_loop().time(), b""
             try:
-                answer = await send(replace(wanted, length=length))
+                answer = await send(replace(wanted, length=min(wanted.length, self._share())))
             finally:
                 self.pace.came(len(answer), asyncio.get_running_loop().time() - began)
             return answer
 
     @asynccontextmanager
-    async def _turn(self, asker: Address, length: int) -> AsyncIterator[int]:
-        """Of how many bytes it is."""
-        waiting = self.queue.join(asker, length)
+    async def _turn(self, asker: Address) -> AsyncIterator[None]:
+        waiting = self.queue.join(asker)
         try:
             self._settle()
-            yield await waiting.turn
+            await waiting.turn
+            yield
         finally:
             self.queue.leave(waiting)
             if waiting in self.under_way:
@@ -58,7 +58,7 @@ class Line:
             self._settle()
 
     def _settle(self) -> None:
-        while len(self.under_way) < LINE_AT_ONCE and (waiting := self.queue.next(self._share())) is not None:
+        while len(self.under_way) < LINE_AT_ONCE and (waiting := self.queue.next()) is not None:
             self.under_way.append(waiting)
 
     def _share(self) -> int:

@@ -22,8 +22,14 @@ class Pace:
     size: int = LEAST_BYTES  # of the next one, at most
 
     def came(self, size: int, seconds: float) -> None:
-        """A piece of `size` bytes took so long, from when it was asked for; of none, that it was waited for in vain."""
-        fitting = int(size * self.seconds / max(seconds, 1e-3))
+        """A piece of `size` bytes took so long, from when it was asked for; of none, that it was waited for in vain.
+
+        One below the least says nothing of a line, and one in vain little: whoever asked may have left, or another's
+        piece was before it.
+        """
+        if 0 < size < LEAST_BYTES:
+            return
+        fitting = int(size * self.seconds / max(seconds, 1e-3)) if size else self.size // 2
         if seconds < self.seconds:  # a small one says of how much would be too much as little as of how much would not
             fitting = max(fitting, self.size)
         self.size = max(LEAST_BYTES, min(fitting, GROWTH * self.size, MOST_BYTES))

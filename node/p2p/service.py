@@ -11,7 +11,7 @@ from node.crowd import Crowd
 from node.errors import Malformed, NotFound
 from node.p2p.addresses import PEER_ID_BYTES, peer_id_bytes
 from node.p2p.book import Book
-from node.p2p.content import Piece, PieceSource, encode_answer
+from node.p2p.content import SIZE, Piece, PieceSource, encode_answer
 from node.p2p.crowd import place
 from node.p2p.forwarding import Forwards
 from node.p2p.gossip import Gossip, sized
@@ -83,7 +83,8 @@ class Service:
             raise NotFound("that peer is not connected")
 
         async def send(piece: Piece) -> bytes:
-            return await self.link.ask(found, CONTENT, piece.encode(), seconds=PIECE_SECONDS)
+            most = SIZE.size + piece.length
+            return await self.link.ask(found, CONTENT, piece.encode(), most, PIECE_SECONDS)
 
         line = self.forwards.line(self.owners[found])
         async with place(self.forwards.places, asker):

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 
 import aiohttp
+from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
 from yarl import URL
 
 from ledger.base import MAX_URL_BYTES
@@ -10,6 +13,7 @@ from node.errors import Malformed
 from node.ip import is_literal, is_public
 from node.transport.dialing import Resolver, socket_factory
 
+MAX_INTERIM = 8  # answers before the one that counts, and that one
 READ_BUFFER_BYTES = 1 << 20  # of one connection; a 4 MiB chunk then takes few wake-ups
 
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)
@@ -79,6 +83,7 @@ def session(allow_private: bool, timeouts: Timeouts | None = None) -> aiohttp.Cl
         trust_env=False,
         read_bufsize=READ_BUFFER_BYTES,
         middlewares=(_no_redirect,),
+        response_class=_Answer,
     )
 
 
@@ -101,6 +106,29 @@ async def read_limited(response: aiohttp.ClientResponse, limit: int) -> bytes:
             raise Malformed(f"{response.url.origin()}: body over {limit} bytes")
         pieces.append(piece)
     return b"".join(pieces)
+
+
+class _Answer(aiohttp.ClientResponse):
+    """One before which few others come: of "100 Continue" aiohttp takes any number, and nobody else has a turn then."""
+
+    async def start(self, connection: Connection) -> "_Answer":
+        protocol = connection.protocol
+        if protocol is None:
+            raise aiohttp.ServerDisconnectedError
+        read, left = protocol.read, iter(range(MAX_INTERIM))
+
+        async def few() -> tuple[RawResponseMessage, StreamReader]:
+            if next(left, None) is None:
+                connection.close()
+                raise aiohttp.ServerDisconnectedError("more interim answers than anybody needs")
+            return await read()
+
+        protocol.read = few  # type: ignore[method-assign]
+        try:
+            await super().start(connection)
+        finally:
+            del protocol.read
+        return self
 
 
 async def _no_redirect(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -12,10 +12,10 @@ def joined(queue: FairQueue, *asked: tuple[str, int]) -> list[Waiting]:
     return [queue.join(owner, size) for owner, size in asked]
 
 
-def order(queue: FairQueue, most: int | None = None) -> str:
+def order(queue: FairQueue) -> str:
     """Of the owners, until nobody waits."""
     owners = ""
-    while (waiting := queue.next(most)) is not None:
+    while (waiting := queue.next()) is not None:
         owners += waiting.owner
     return owners
 
@@ -67,14 +67,6 @@ async def test_what_somebody_was_given_counts_when_it_comes_again_though_nobody_
     joined(queue, ("a", 10), *[("b", 4)] * 4)
 
     assert order(queue) == "bbbab"
-
-
-async def test_a_turn_is_of_as_much_as_there_is_to_give_and_counts_as_that() -> None:
-    queue = FairQueue()
-    first, _, third, *_ = joined(queue, ("a", 100), ("a", 100), ("b", 7), ("b", 7), ("b", 7))
-
-    assert order(queue, 10) == "abbab"
-    assert (await first.turn, await third.turn) == (10, 7)
 
 
 async def test_who_gave_up_is_passed_over_and_was_given_nothing() -> None:

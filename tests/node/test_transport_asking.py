@@ -44,6 +44,20 @@ async def test_a_redirect_is_an_error_when_a_peer_sends_one() -> None:
             await http.get(base)
 
 
+@pytest.mark.parametrize(("interim", "counts"), [(7, True), (8, False), (100_000, False)])
+async def test_few_interim_answers_are_waited_through(interim: int, counts: bool) -> None:
+    """Nobody else had a turn while they came, for eight seconds of 100 MB."""
+    answer = b"HTTP/1.1 100 Continue\r\n\r\n" * interim + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+    async with raw_server(answer, asyncio.StreamWriter.drain) as base, session(allow_private=True) as http:
+        if counts:
+            async with http.get(base) as response:
+                assert await read_limited(response, 2) == b"ok"
+        else:
+            with pytest.raises(UNREACHABLE, match="interim"):
+                await http.get(base)
+
+
 async def test_a_proxy_of_the_environment_is_ignored_when_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with serving(ok) as base, session(allow_private=True) as http, http.get(base) as response:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import pytest
 
 from ledger.base import Address
 from node.errors import NotFound
@@ -12,7 +14,7 @@ from node.p2p.content import PIECE_BYTES, Kind, Piece
 from node.p2p.forwarding import FORWARDS_AT_ONCE, LINE_AT_ONCE, Forwards, Line
 from node.p2p.limits import MAX_NODES
 from node.p2p.network import Network
-from node.p2p.pace import LEAST_BYTES, Pace
+from node.p2p.pace import Pace
 from node.p2p.protocols import FORWARD
 from tests.p2p.parts import FILE, GivenPieces, SilentPieces, Town, come, ended, town, until
 
@@ -104,20 +106,37 @@ async def test_nodes_and_their_accomplices_that_never_answer_keep_nobody_from_an
         assert len(relay.service.forwards.places) == 0
 
 
-async def test_who_has_been_given_fewest_bytes_is_next_and_who_came_first_among_those() -> None:
+@dataclass
+class Lavish(GivenPieces):
+    """Gives more than is asked for."""
+
+    async def piece(self, asker: Address, wanted: Piece) -> tuple[int, bytes]:
+        return await super().piece(asker, replace(wanted, length=PIECE_BYTES))
+
+
+async def test_no_more_is_handed_on_than_was_asked_for_and_is_counted() -> None:
+    async with town() as place:
+        relay = await place.node(1)
+        (target,) = await connected(place, relay, Lavish({FILE: b"rollouts"}))
+        asker = await come(place, relay, 24, 5)
+
+        assert (await relay.asked(asker, FORWARD, target + PIECE.encode())).endswith(b"rollouts")
+        with pytest.raises(NotFound):
+            await relay.asked(asker, FORWARD, target + replace(PIECE, length=7).encode())
+
+
+async def test_a_turn_is_one_however_little_is_asked_for_in_it() -> None:
+    """Who asked for a byte at a time had the line of all others: it had cost six round trips, and counted as a byte."""
     sender = Sender()
-    sender.line.pace.size = PIECE_BYTES
-    asked = [sender.ask(asker, 256 * KIB) for asker in (1, 2, 1, 2)] + [sender.ask(3, LEAST_BYTES)]
+    asked = [sender.ask(asker) for asker in (1, 2, 1, 2)] + [sender.ask(3, 1)]
     await until(lambda: len(sender.sent) == 2)
 
     await sender.whole()
-    asked += [sender.ask(3, LEAST_BYTES), sender.ask(3, LEAST_BYTES), sender.ask(3, LEAST_BYTES)]
+    asked += [sender.ask(3, 1), sender.ask(3, 1), sender.ask(3, 1)]
     for _ in range(7):
         await sender.whole()
 
-    # The first two have 256 KiB each; the third has 64 by each piece, and comes first until it has as much.
-    assert [asker for asker, _ in sender.sent] == [1, 2, 3, 3, 3, 3, 1, 2]
-    assert [length // KIB for _, length in sender.sent] == [256, 256, 64, 64, 64, 64, 256, 256]
+    assert [asker for asker, _ in sender.sent] == [1, 2, 3, 1, 2, 3, 3, 3]
     await asyncio.gather(*asked)
 
 
@@ -172,11 +191,12 @@ def test_a_pace_follows_what_a_line_sends_and_rises_fourfold_at_most() -> None:
         (1024 * KIB, 8.0),
         (0, 0.1),  # refused at once
         (0, 5.0),  # waited for in vain
+        (1, 5.0),  # behind another's
     ]:
         pace.came(size, seconds)
         sizes.append(pace.size)
 
-    assert [size // KIB for size in sizes] == [64, 256, 512, 1024, 1024, 256, 256, 64]
+    assert [size // KIB for size in sizes] == [64, 256, 512, 1024, 1024, 256, 256, 128, 128]
 
 
 async def test_lines_are_remembered_and_the_longest_unasked_is_forgotten() -> None:
