@@ -73,13 +73,21 @@ class Connection:
         self.admitted.set()
 
     async def serve(
-        self, handler: Handler, untaken: Untaken, task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED
+        self,
+        handler: Handler,
+        untaken: Untaken,
+        ready: Callable[[], Awaitable[None]],
+        task_status: "TaskStatus[None]" = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Answers what the peer asks by `handler`, until the connection is over or the peer stays unknown."""
+        """Answers what the peer asks by `handler`, until the connection is over or the peer stays unknown.
+
+        `ready` is called as soon as the peer can be asked.
+        """
         self.guard.left = self._left
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._mux, nursery.cancel_scope)
             await self.muxed.event_started.wait()
+            await ready()
             task_status.started()
             nursery.start_soon(self._accept, handler, untaken, nursery)
             with trio.move_on_after(IDENTIFY_SECONDS):

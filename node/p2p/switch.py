@@ -4,6 +4,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -55,6 +56,7 @@ class Switch:
     handler: Handler
     nursery: trio.Nursery
     connections: list[Connection] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)  # peers of which it was told that they are there
     shaking: dict[trio.SocketStream, str] = field(default_factory=dict)  # not secured yet, with their addresses
     unknown: Crowd = field(default_factory=lambda: Crowd(MAX_UNKNOWN, MAX_UNKNOWN_PER_ADDRESS))  # that came, by address
     untaken: Untaken = field(default_factory=Untaken)
@@ -157,9 +159,7 @@ class Switch:
             for other in same:
                 if other.admitted.is_set():
                     self._admit(connection, other.node)
-            if not same:
-                await self.tell(Opened(connection.peer, connection.dialled))
-            await connection.serve(self.handler, self.untaken, task_status)
+            await connection.serve(self.handler, self.untaken, partial(self._opened, connection), task_status)
         except REFUSALS:
             pass  # which is this connection's end
         finally:
@@ -167,8 +167,14 @@ class Switch:
                 with trio.move_on_after(CLOSE_SECONDS):
                     await connection.close()
                 self.connections.remove(connection)
-                if not self._with(connection.peer):
+                if not self._with(connection.peer) and connection.peer in self.told:
+                    self.told.discard(connection.peer)
                     await self.tell(Closed(connection.peer))
+
+    async def _opened(self, connection: Connection) -> None:
+        if connection.peer not in self.told:
+            self.told.add(connection.peer)
+            await self.tell(Opened(connection.peer, connection.dialled))
 
     def _with(self, peer: str) -> list[Connection]:
         return [connection for connection in self.connections if connection.peer == peer]

@@ -15,7 +15,7 @@ from libp2p.stream_muxer.yamux.yamux import FLAG_FIN, FLAG_SYN, TYPE_DATA, TYPE_
 
 from node.p2p.connection import Connection, make_upgrader, secured
 from node.p2p.limits import MIB
-from node.p2p.messages import ANSWERED, Report
+from node.p2p.messages import ANSWERED, Opened, Report
 from node.p2p.protocols import CONTENT, IDENTITY
 from node.p2p.streams import LENGTH, REFUSALS
 from node.p2p.switch import Switch
@@ -195,6 +195,19 @@ async def coming_again() -> dict[str, object]:
                 "one_bucket_of_frames": all(each is frames[0] for each in frames)}  # fmt: skip
 
 
+async def hasty() -> list[int | None]:
+    """Who hears of a peer asks it at once."""
+    answers = list[int | None]()
+
+    async def ask_at_once(report: Report) -> None:
+        if isinstance(report, Opened):
+            answers.append(await _ask(asker, report.peer, IDENTITY, b"me"))
+
+    async with switch() as (made, port), switch(ask_at_once) as (asker, _):
+        await asker.dial("127.0.0.1", port, made.peer)
+    return answers
+
+
 async def introducing() -> list[int | None]:
     """A peer says six times who it is, and is nobody."""
     async with switch() as (made, port), switch() as (asker, _):
@@ -253,8 +266,8 @@ async def _ask_and_grant_nothing(connection: Connection, stream: int) -> None:
 
 
 SCENES: list[Callable[[], Awaitable[object]]] = [
-    knocking, crowding, competing, listening_late, overflowing, stumbling, garbling, coming_again, introducing, pinging,
-    hoarding,
+    knocking, crowding, competing, listening_late, overflowing, stumbling, garbling, coming_again, hasty, introducing,
+    pinging, hoarding,
 ]  # fmt: skip
 
 

@@ -36,6 +36,11 @@ def test_addresses_that_have_about_as_many_places_do_not_take_them_from_each_oth
     assert found == {"taken": 64, "more": [False] * 3, "had": [16, 16, 16, 15, 1], "open": 64}
 
 
+def test_a_peer_that_is_said_to_be_there_can_be_asked(scenes: dict[str, Any]) -> None:
+    """It was said before its streams were there: introductions failed, and a peer was left in peace for seconds."""
+    assert scenes["hasty"] == [ANSWERED]
+
+
 def test_who_is_told_late_is_told_that_a_connection_is_over(scenes: dict[str, Any]) -> None:
     assert scenes["listening_late"] == ["Opened", "Closed"]
 
