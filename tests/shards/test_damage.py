@@ -19,7 +19,7 @@ from node.shards.intact import read_place
 from node.shards.manifest import build
 from node.shards.store import CheckpointStore
 from node.transport.connections import Connections
-from tests.shards.checkpoints import aged, chunks_of, contents, flip, four_chunks
+from tests.shards.checkpoints import chunks_of, contents, flip, four_chunks, left_long_ago
 from tests.shards.sources import BRIEF, downloader, fetched, serving
 
 
@@ -30,10 +30,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, source: Path) -> Digest:
-    """Of a checkpoint that an earlier process left in the store, long ago."""
-    root = CheckpointStore(tmp_path / "store").add(source)
-    aged(tmp_path / "store" / "checkpoints")
-    return root
+    return left_long_ago(tmp_path / "store", source)
 
 
 def a_folder(path: Path) -> None:

@@ -16,7 +16,7 @@ from node.shards.shelves import Singles
 from node.shards.store import CheckpointStore
 from node.transport.connections import Connections
 from tests.clocks import HandClock
-from tests.shards.checkpoints import aged, chunks_of, contents, flip_unnoticed, four_chunks
+from tests.shards.checkpoints import chunks_of, contents, flip_unnoticed, four_chunks, left_long_ago
 from tests.shards.sources import BRIEF, downloader, fetched, serving
 
 
@@ -27,10 +27,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path, source: Path) -> Digest:
-    """Of a checkpoint that an earlier process left in the store, long ago."""
-    root = CheckpointStore(tmp_path / "store").add(source)
-    aged(tmp_path / "store" / "checkpoints")
-    return root
+    return left_long_ago(tmp_path / "store", source)
 
 
 def written(path: Path, data: bytes, at: int) -> None:
