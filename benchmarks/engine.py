@@ -42,6 +42,7 @@ from node.models.resolve import resolve
 
 MODEL = "smollm2"
 JUDGED_ROWS = 32  # the batch that the targets are for
+CHECKED_TOKENS = 256  # of output in what is checked, after prompts of about 40: a share of generating hangs on both
 MOST_COST_PERCENT, MOST_VERIFY_RATIO = 3.0, 0.5
 
 
@@ -78,8 +79,8 @@ def _arguments() -> argparse.Namespace:
     quick = arguments.quick
     arguments.rows = arguments.rows or ([1, JUDGED_ROWS] if quick else [1, 8, JUDGED_ROWS, 64])
     arguments.pairs, arguments.starts = arguments.pairs or (2 if quick else 4), arguments.starts or (1 if quick else 4)
-    arguments.tokens = 32 if quick else 128
-    arguments.rounds, slots, arguments.workloads = (1, 1, 1) if quick else (3, 7, 2)
+    arguments.tokens, arguments.checked_tokens = (32, 32) if quick else (128, CHECKED_TOKENS)
+    arguments.rounds, slots, arguments.workloads = (1, 1, 1) if quick else (5, 7, 2)
     arguments.slots = slots if arguments.slots is None else arguments.slots
     return arguments
 
@@ -95,14 +96,17 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
     for start in range(arguments.starts):
         say(f"starting two processes of vLLM, {arguments.threads} threads each, for the {start + 1}. time of "
             f"{arguments.starts}; load of the machine before: {load}")  # fmt: skip
-        with processes(arguments, work, logs) as (other, engine):
+        with processes(arguments, arguments.tokens, work, logs) as (other, engine):
             run_races(arguments, other, engine, work, races)
-            checks = run_checks(arguments, other, engine, work) if start + 1 == arguments.starts else {}
+    say(f"starting them once more, for outputs of {arguments.checked_tokens} tokens that are checked")
+    with processes(arguments, arguments.checked_tokens, work, logs) as (other, engine):
+        checks = run_checks(arguments, other, engine, work)
     for times in races.values():
         say(f"BATCH {times}")
     figures = (races.get(JUDGED_ROWS) or next(iter(races.values()))).as_json()
     return {
-        "model": MODEL, "threads": arguments.threads, "output_tokens": arguments.tokens, "load_before": load,
+        "model": MODEL, "threads": arguments.threads, "load_before": load,
+        "output_tokens": arguments.tokens, "checked_output_tokens": arguments.checked_tokens,
         **{name: figures[name] for name in ("cost_percent", "processor_cost_percent")},
         "vllm_tokens_per_second": figures["plain_tokens_per_second"],
         "vllm_proofs_tokens_per_second": figures["proofs_tokens_per_second"],
@@ -113,10 +117,12 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
 
 
 @contextmanager
-def processes(arguments: argparse.Namespace, work: Workload, logs: Path) -> Iterator[tuple[Plain, VllmEngine]]:
-    """Plain vLLM, and ours, with the same room for rows, sequences and what is cached."""
+def processes(
+    arguments: argparse.Namespace, tokens: int, work: Workload, logs: Path
+) -> Iterator[tuple[Plain, VllmEngine]]:
+    """Plain vLLM, and ours, for outputs of `tokens`, with the same room for rows, sequences and what is cached."""
     prompt_tokens, rows = preset(MODEL).max_prompt_tokens, max(*arguments.rows, JUDGED_ROWS)
-    policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1, max_prompt_tokens=prompt_tokens)
+    policy = Policy(1.0, tokens, frozenset(), group_size=1, max_prompt_tokens=prompt_tokens)
     settings = Settings(str(work.folder), policy, policy.max_sequence, rows, None, CPU_CACHE_BYTES, 1, True)
     engine = VllmEngine(policy, Hardware(threads=arguments.threads), logs / "speed.log", batch_rows=rows)
     with plain(settings, arguments.threads, logs / "plain.log") as other, closing(engine):
@@ -139,13 +145,13 @@ def run_races(
 
 
 def run_checks(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[str, Any]:
-    policy = Policy(1.0, arguments.tokens, frozenset(), group_size=1)
+    policy = Policy(1.0, arguments.checked_tokens, frozenset(), group_size=1)
     transformers = TransformersEngine(policy, arguments.threads)
     with closing(transformers):
         transformers.load(work.folder)
         engines = Engines(other, engine, transformers, Bare(work.folder))
-        list(check(engines, JUDGED_ROWS, 1, work.prompts))
-        for times, rollouts in check(engines, JUDGED_ROWS, arguments.rounds, work.prompts):
+        list(check(engines, JUDGED_ROWS, range(1), work.prompts))
+        for times, rollouts in check(engines, JUDGED_ROWS, range(1, 1 + arguments.rounds), work.prompts):
             size = bytes_per_token(rollouts)
             made, looked = times.vllm.seconds, times.transformers_replay.seconds
             say(f"checking, round {len(made)}: made in {made[-1]:.1f} s, looked at again in {looked[-1]:.1f} s")

@@ -81,10 +81,11 @@ class Times:
         }
 
 
-def check(engines: Engines, rows: int, rounds: int, pool: Sequence[Prompt]) -> Iterator[tuple[Times, list[Rollout]]]:
-    """The times so far after every round, and what vLLM made in it."""
+def check(engines: Engines, rows: int, rounds: range, pool: Sequence[Prompt]) -> Iterator[tuple[Times, list[Rollout]]]:
+    """The times so far after every round, and what vLLM made in it. A number has the same prompts and noise each time,
+    of which plain vLLM has something cached the second time."""
     times = Times(rows * engines.plain.tokens)
-    for number in range(rounds):
+    for number in rounds:
         yield times, _round(engines, times, draw(f"check {number}", rows, pool))
 
 
