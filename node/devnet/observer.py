@@ -41,6 +41,8 @@ from node.verdicts import Check, Rejected
 
 Say = Callable[[str], None]
 
+QUIET_SECONDS = 20.0  # without a line; then there is one that says what is waited for
+
 
 @dataclass(slots=True)
 class Observer:
@@ -53,8 +55,10 @@ class Observer:
     peers: PeerClient
     names: dict[Address, str]
     say: Say
-    reader: Reader = field(init=False)
     started: float = field(default_factory=time.monotonic)
+    now: Callable[[], float] = time.monotonic
+    reader: Reader = field(init=False)
+    said: float = field(init=False)  # when there was a line last
     files: dict[Digest, tuple[Rollout, ...]] = field(default_factory=dict)
     findings: dict[Digest, Rejected] = field(default_factory=dict)
     faults: dict[Digest, list[Fault]] = field(default_factory=dict)  # that validators signed, by commitment
@@ -64,19 +68,23 @@ class Observer:
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.ledger, self.record)
+        self.said = self.now()
 
     async def look(self) -> None:
-        """Reads what is new on chain, says it, and fetches what it refers to."""
+        """Reads what is new on chain, says it, or after a while that nothing is, and fetches what it refers to."""
         for event in await self.reader.sync():
             line = self._line(event)
             if line:
                 self._say(line)
+        if self.now() - self.said >= QUIET_SECONDS:
+            self._say(self._awaited())
         await self._fetch_files()
         await self._fetch_evidence()
         await self._ask_holders()
 
     def _say(self, line: str) -> None:
-        self.say(f"{time.monotonic() - self.started:6.1f} s  {line}")
+        self.said = self.now()
+        self.say(f"{self.said - self.started:6.1f} s  {line}")
 
     def name(self, who: Address) -> str:
         return self.names.get(who, who[:10])
@@ -106,6 +114,14 @@ class Observer:
                 return "the run has ended: what is open gets finished"
             case _:
                 return None
+
+    def _awaited(self) -> str:
+        if self.record.latest is None:
+            return "waiting for the first version: the trainer reads the model"
+        count = len(self.record.open_submissions())
+        under_way = f"{count} submission{'s' if count != 1 else ''} being checked" if count else "nothing is submitted"
+        step = "the run has ended" if self.record.ended else f"version {self.record.latest} is the newest"
+        return f"waiting: {step}, {under_way}"
 
     def _whose(self, commitment: Digest) -> str:
         made = self.record.submissions[commitment].made

@@ -25,7 +25,7 @@ from ledger.base import (
 from ledger.messages import Domain, NoFault, SignedMessage, sign
 from node.checks.evidence import Evidence, Versions, gather
 from node.checks.subject import Claim
-from node.devnet.observer import Observer
+from node.devnet.observer import QUIET_SECONDS, Observer
 from node.errors import NotFound
 from node.record import Record
 from node.rollouts.file import encode_file, file_root, split_file
@@ -184,3 +184,17 @@ async def test_an_audit_counts_only_by_the_signature_of_the_validator_that_tells
 
     assert honest.audits == {(COMMITMENT, VALIDATOR): 1}
     assert borrowed.audits == {}
+
+
+async def test_after_a_while_without_a_line_it_says_what_is_waited_for() -> None:
+    said: list[str] = []
+    now = [100.0]
+    published = CheckpointPublished(HEAD, RUN, Version(0), Digest(bytes(32)))
+    chain = Chain(published, submitted(file_of(0.25)))
+    record = Record(Run(RUN, TRAINER, PARAMS, b"{}", SPEC.digest, 0))
+    seen = Observer(chain, SPEC, record, Peers(), {}, said.append, 100.0, lambda: now[0])  # type: ignore[arg-type]
+
+    for now[0] in (100.0, 100.0 + QUIET_SECONDS - 1, 100.0 + QUIET_SECONDS, 101.0 + QUIET_SECONDS):
+        await seen.look()
+
+    assert [line.split("s  ")[1] for line in said[2:]] == ["waiting: version 0 is the newest, 1 submission being checked"]
