@@ -5,7 +5,7 @@
 
 Needs vLLM. Runs that are compared alternate, with both processes loaded and one of them busy; figures are medians, with
 quartiles. The last line is one JSON object. Exit code 1: honest work was rejected or, not with --quick, a figure misses
-its target. Takes half an hour on two cores, two minutes with --quick.
+its target. Takes fifty minutes on two cores, two minutes with --quick.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rows", type=int, nargs="*", help="batch sizes, one after the other")
     parser.add_argument("--pairs", type=int, help="of runs, for each batch size and start")
-    parser.add_argument("--starts", type=int, help="of both processes")
+    parser.add_argument("--starts", type=int, help="of all processes")
     parser.add_argument("--slots", type=int, help="of 32 rollouts that both engines make of each workload; 0 for none")
     arguments = parser.parse_args()
     quick = arguments.quick
     arguments.rows = arguments.rows or ([1, JUDGED_ROWS] if quick else [1, 8, JUDGED_ROWS, 64])
     arguments.pairs, arguments.starts = arguments.pairs or (2 if quick else 4), arguments.starts or (1 if quick else 4)
     arguments.tokens, arguments.checked_tokens = (32, 32) if quick else (128, CHECKED_TOKENS)
-    arguments.rounds, slots, arguments.workloads = (1, 1, 1) if quick else (5, 7, 2)
+    arguments.rounds, slots, arguments.workloads = (1, 1, 1) if quick else (2, 7, 2)
     arguments.slots = slots if arguments.slots is None else arguments.slots
     return arguments
 
@@ -89,18 +89,19 @@ def _arguments() -> argparse.Namespace:
 
 
 def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str, Any]:
-    """Races at each batch size, with processes that are begun anew: where their weights lie in memory makes one up to
-    a tenth faster than another for all its life. Then rounds of checking."""
+    """Races at each batch size, and rounds of checking, with processes that are begun anew: where their weights lie in
+    memory makes one up to a tenth faster than another for all its life."""
     races = {rows: Times(rows, rows * arguments.tokens) for rows in arguments.rows}
+    checks = Checks(JUDGED_ROWS * arguments.checked_tokens)
     load = round(os.getloadavg()[0], 2)
     for start in range(arguments.starts):
         say(f"starting two processes of vLLM, {arguments.threads} threads each, for the {start + 1}. time of "
             f"{arguments.starts}; load of the machine before: {load}")  # fmt: skip
         with processes(arguments, arguments.tokens, work, logs) as (other, engine):
             run_races(arguments, other, engine, work, races)
-    say(f"starting them once more, for outputs of {arguments.checked_tokens} tokens that are checked")
-    with processes(arguments, arguments.checked_tokens, work, logs) as (other, engine):
-        checks = run_checks(arguments, other, engine, work)
+        say(f"starting them again, for outputs of {arguments.checked_tokens} tokens that are checked")
+        with processes(arguments, arguments.checked_tokens, work, logs) as (other, engine):
+            size = run_checks(arguments, other, engine, work, checks)
     for times in races.values():
         say(f"BATCH {times}")
     figures = (races.get(JUDGED_ROWS) or next(iter(races.values()))).as_json()
@@ -112,7 +113,7 @@ def speed(arguments: argparse.Namespace, work: Workload, logs: Path) -> dict[str
         "vllm_proofs_tokens_per_second": figures["proofs_tokens_per_second"],
         "vllm_greedy_tokens_per_second": figures["greedy_tokens_per_second"],
         "by_rows": {rows: times.as_json() for rows, times in races.items()},
-        **checks,
+        **checked(checks, size),
     }  # fmt: skip
 
 
@@ -144,18 +145,21 @@ def run_races(
             )
 
 
-def run_checks(arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload) -> dict[str, Any]:
+def run_checks(
+    arguments: argparse.Namespace, other: Plain, engine: VllmEngine, work: Workload, times: Checks
+) -> dict[str, float]:
+    """`rounds`, after one that warms up. Bytes for each token that was made."""
     policy = Policy(1.0, arguments.checked_tokens, frozenset(), group_size=1)
     transformers = TransformersEngine(policy, arguments.threads)
     with closing(transformers):
         transformers.load(work.folder)
         engines = Engines(other, engine, transformers, Bare(work.folder))
-        list(check(engines, JUDGED_ROWS, range(1), work.prompts))
-        for times, rollouts in check(engines, JUDGED_ROWS, range(1, 1 + arguments.rounds), work.prompts):
-            size = bytes_per_token(rollouts)
-            made, looked = times.vllm.seconds, times.transformers_replay.seconds
-            say(f"checking, round {len(made)}: made in {made[-1]:.1f} s, looked at again in {looked[-1]:.1f} s")
-    return checked(times, size)
+        check(engines, Checks(times.tokens), 0, JUDGED_ROWS, work.prompts)
+        for number in range(1, 1 + arguments.rounds):
+            rollouts = check(engines, times, number, JUDGED_ROWS, work.prompts)
+            made, looked = times.vllm.seconds, times.vllm_replay.seconds
+            say(f"checking, round {len(made)}: made in {made[-1]:.1f} s, looked at again in {looked[-1]:.1f} s by vLLM")
+    return bytes_per_token(rollouts)
 
 
 def checked(times: Checks, size: Mapping[str, float]) -> dict[str, Any]:

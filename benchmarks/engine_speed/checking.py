@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from node.rollouts.rollout import Rollout
 
 from .figures import Spread, ratios
 from .plain import Plain
-from .prompts import Round, draw
+from .prompts import draw
 from .timing import Runs
 
 LOGIT_ROWS = 256  # of full-vocabulary logits at once, as the engines take them
@@ -81,15 +81,10 @@ class Times:
         }
 
 
-def check(engines: Engines, rows: int, rounds: range, pool: Sequence[Prompt]) -> Iterator[tuple[Times, list[Rollout]]]:
-    """The times so far after every round, and what vLLM made in it. A number has the same prompts and noise each time,
-    of which plain vLLM has something cached the second time."""
-    times = Times(rows * engines.plain.tokens)
-    for number in rounds:
-        yield times, _round(engines, times, draw(f"check {number}", rows, pool))
-
-
-def _round(engines: Engines, times: Times, here: Round) -> list[Rollout]:
+def check(engines: Engines, times: Times, number: int, rows: int, pool: Sequence[Prompt]) -> list[Rollout]:
+    """One more round: what vLLM made in it. A number has the same prompts and noise each time, of which plain vLLM has
+    something cached the second time."""
+    here = draw(f"check {number}", rows, pool)
     rollouts = here.rollouts(times.vllm.take(lambda: engines.vllm.generate(here.seed, here.prompts, silent)))
     fed = [rollout.prompt_ids + rollout.output_ids[:-1] for rollout in rollouts]
     times.transformers_replay.take(lambda: engines.transformers.replay(here.seed, rollouts, silent))
