@@ -197,4 +197,6 @@ async def test_after_a_while_without_a_line_it_says_what_is_waited_for() -> None
     for now[0] in (100.0, 100.0 + QUIET_SECONDS - 1, 100.0 + QUIET_SECONDS, 101.0 + QUIET_SECONDS):
         await seen.look()
 
-    assert [line.split("s  ")[1] for line in said[2:]] == ["waiting: version 0 is the newest, 1 submission being checked"]
+    assert [line.split("s  ")[1] for line in said[2:]] == [
+        "waiting: version 0 is the newest, 1 submission being checked"
+    ]
