@@ -29,7 +29,11 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(600)]
 SEED = b"\x41" * 32
 PROMPTS = [(4, 70 + i, 5) for i in range(6)]
 MANY = PROMPTS * 20  # seconds of work
-ROWS = [(row, PROMPTS[row // POLICY.group_size]) for row in range(18)]
+SOME = PROMPTS * 5  # more than a second: progress is told of twice in one
+ROWS, SOME_ROWS = (
+    [(row, prompts[row // POLICY.group_size]) for row in range(len(prompts) * POLICY.group_size)]
+    for prompts in (PROMPTS, SOME)
+)
 HANG_SECONDS = 20.0
 SECRET = "INTELLECT_NODE_PASSWORD"  # the wallet's
 
@@ -134,13 +138,13 @@ def test_threads_that_ask_at_once_share_the_batch(
 
     with ThreadPoolExecutor(3) as threads:
         samples = list(
-            threads.map(lambda s: engine.generate(s, PROMPTS, lambda *figures: heard.append((s, *figures))), seeds)
+            threads.map(lambda s: engine.generate(s, SOME, lambda *figures: heard.append((s, *figures))), seeds)
         )
 
     assert len({seed for seed, done, total in heard if done < total}) == 3
     assert heard.index(next(h for h in heard if h[1] == h[2] > 0)) >= 3  # each had begun before the first was done
     for seed, each in zip(seeds, samples, strict=True):
-        require_sampled(reference, seed, ROWS, each)
+        require_sampled(reference, seed, SOME_ROWS, each)
 
 
 def test_loading_again_keeps_the_process(engine: VllmEngine, tiny_folder: Path, other_folder: Path) -> None:
