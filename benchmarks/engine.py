@@ -5,7 +5,7 @@
 
 Needs vLLM. Runs that are compared alternate, with both processes loaded and one of them busy; figures are medians, with
 quartiles. The last line is one JSON object. Exit code 1: honest work was rejected or, not with --quick, a figure misses
-its target. Takes fifty minutes on two cores, two minutes with --quick.
+its target. Takes fifty minutes on two cores, a few minutes with --quick.
 """
 
 from __future__ import annotations

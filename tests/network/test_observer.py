@@ -32,6 +32,7 @@ from node.rollouts.file import encode_file, file_root, split_file
 from node.rollouts.rollout import FINISH_LENGTH, Rollout
 from node.runspec import RunSpec
 from node.verdicts import Check, Rejected
+from tests.clocks import HandClock
 
 WORKER, LIAR, TRAINER = (Address("0x" + f"{number:02x}" * 20) for number in range(1, 4))
 KEY = Account.from_key(b"\x05" * 32)
@@ -188,15 +189,15 @@ async def test_an_audit_counts_only_by_the_signature_of_the_validator_that_tells
 
 async def test_after_a_while_without_a_line_it_says_what_is_waited_for() -> None:
     said: list[str] = []
-    now = [100.0]
-    published = CheckpointPublished(HEAD, RUN, Version(0), Digest(bytes(32)))
-    chain = Chain(published, submitted(file_of(0.25)))
+    clock = HandClock()
+    chain = Chain(CheckpointPublished(HEAD, RUN, Version(0), Digest(bytes(32))), submitted(file_of(0.25)))
     record = Record(Run(RUN, TRAINER, PARAMS, b"{}", SPEC.digest, 0))
-    seen = Observer(chain, SPEC, record, Peers(), {}, said.append, 100.0, lambda: now[0])  # type: ignore[arg-type]
+    seen = Observer(chain, SPEC, record, Peers(), {}, said.append, clock.now, clock.monotonic)  # type: ignore[arg-type]
+    await seen.look()
+    said.clear()
 
-    for now[0] in (100.0, 100.0 + QUIET_SECONDS - 1, 100.0 + QUIET_SECONDS, 101.0 + QUIET_SECONDS):
+    for seconds in (QUIET_SECONDS - 1, 1, 1):
+        clock.now += seconds
         await seen.look()
 
-    assert [line.split("s  ")[1] for line in said[2:]] == [
-        "waiting: version 0 is the newest, 1 submission being checked"
-    ]
+    assert said == ["  20.0 s  waiting: version 0 is the newest, 1 submission being checked"]
