@@ -10,10 +10,10 @@ import torch
 from calibration.generated_slots import silent
 
 from node.engines import weights
+from node.engines.base import Prompt
 from node.engines.forward import Forward, continued
 from node.engines.transformers import TransformersEngine
 from node.engines.vllm.engine import VllmEngine
-from node.engines.vllm.messages import Prompt
 from node.rollouts.rollout import Rollout
 
 from .figures import Spread, ratios

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from node.engines.base import Prompt
 from node.engines.vllm.engine import environment
-from node.engines.vllm.messages import Prompt, Settings
+from node.engines.vllm.messages import Settings
 
 HOST = Path(__file__).with_name("plain_host.py")
 

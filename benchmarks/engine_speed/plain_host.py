@@ -14,7 +14,8 @@ from vllm.inputs.engine import tokens_input
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from node.engines.vllm.messages import Prompt, Settings
+from node.engines.base import Prompt
+from node.engines.vllm.messages import Settings
 from node.engines.vllm.serving import engine_args
 
 
@@ -22,7 +23,7 @@ def main() -> None:
     with Connection(int(sys.argv[1])) as connection:
         settings: Settings = connection.recv()
         arguments = engine_args(settings)
-        arguments.worker_cls = "auto"
+        arguments.worker_cls, arguments.load_format = "auto", "safetensors"
         engine = LLMEngine.from_engine_args(arguments)
         connection.send(True)
         while (asked := connection.recv()) is not None:

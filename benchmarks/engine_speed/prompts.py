@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from node.engines.vllm.messages import Prompt
+from node.engines.base import Prompt
 from node.rollouts.rollout import Rollout, Sample
 
 SHARED_BY = 8

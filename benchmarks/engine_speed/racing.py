@@ -8,8 +8,8 @@ from functools import partial
 
 from calibration.generated_slots import silent
 
+from node.engines.base import Prompt
 from node.engines.vllm.engine import VllmEngine
-from node.engines.vllm.messages import Prompt
 
 from .figures import Spread, costs
 from .plain import Plain

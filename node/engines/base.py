@@ -9,6 +9,8 @@ from node.engines.changes import Change
 from node.progress import OnProgress
 from node.rollouts.rollout import Replay, Rollout, Sample
 
+Prompt = tuple[int, ...]  # token ids
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -48,7 +50,7 @@ class Engine(Protocol):
         Raises: EngineError: what was loaded still is, unchanged, or nothing is loaded any more.
         """
 
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
+    def generate(self, seed: bytes, prompts: Sequence[Prompt], progress: OnProgress) -> list[Sample]:
         """`group_size` samples of each prompt; sample k is row k of the slot, its noise that of (seed, k, t).
 
         `progress` hears output tokens, and how many they can still become in all.

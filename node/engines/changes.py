@@ -16,7 +16,7 @@ from node.errors import EngineError, Malformed
 from node.tensors import parse_header, read_header
 
 MAX_CHANGES = 1 << 26  # values, at ten bytes each in memory; of more, loading is no slower
-PIECE_BYTES = 8 << 20  # compared at once
+PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,13 @@ class Change:
     values: npt.NDArray[np.uint16]
 
 
-def changes_between(base: Path, target: Path) -> list[Change] | None:
-    """What makes the weights of folder `target` of those of `base`, ascending by index.
+def changes_between(
+    base: Path, target: Path, most: int = MAX_CHANGES, piece_bytes: int = PIECE_BYTES
+) -> list[Change] | None:
+    """What makes the weights of folder `target` of those of `base`, ascending by index; `piece_bytes` compared at once.
 
     None where that is more than changed values: another config.json, other files or heads of them, other types than
-    bfloat16, a folder that cannot be read, or more than `MAX_CHANGES`.
+    bfloat16, a folder that cannot be read, or more values than `most`.
     """
     found: list[Change] = []
     try:
@@ -41,7 +43,8 @@ def changes_between(base: Path, target: Path) -> list[Change] | None:
         if [path.name for path in weight_files(base)] != names or read_config(base) != read_config(target):
             return None
         for path in files:
-            found += _of_file(base / path.name, path, MAX_CHANGES - sum(len(change.indices) for change in found))
+            left = most - sum(len(change.indices) for change in found)
+            found += _of_file(base / path.name, path, left, piece_bytes)
     except (OSError, ValueError, Malformed, EngineError):  # ValueError: of a file that has become shorter
         return None
     return found
@@ -62,7 +65,7 @@ def require_fit(changes: Sequence[Change], shapes: Shapes) -> None:
             )
 
 
-def _of_file(base: Path, target: Path, most: int) -> Iterator[Change]:
+def _of_file(base: Path, target: Path, most: int, piece_bytes: int) -> Iterator[Change]:
     """Raises: Malformed: the two are not the same tensors in bfloat16, or over `most` differ. OSError, ValueError."""
     header = read_header(target)
     if read_header(base) != header:
@@ -71,22 +74,29 @@ def _of_file(base: Path, target: Path, most: int) -> Iterator[Change]:
         for entry in parse_header(header, target):
             if entry.dtype != "BF16":
                 raise Malformed(f"{entry.name} is {entry.dtype}")
-            pieces = [np.zeros((2, 0), np.int64), *_different(old, new, entry.begin, entry.end, most)]
-            indices, values = np.concatenate(pieces, axis=1)
+            pieces = list(_different(old, new, entry.begin, entry.end, most, piece_bytes))
+            if not pieces:
+                continue
+            indices, values = (np.concatenate(column) for column in zip(*pieces, strict=True))
             most -= len(indices)
-            if len(indices):
-                yield Change(entry.name, indices, values.astype(np.uint16))
+            yield Change(entry.name, indices, values)
 
 
-def _different(old: BinaryIO, new: BinaryIO, begin: int, end: int, most: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Of bytes `begin` to `end` of both files: where words differ, counted from `begin`, and the new ones."""
+def _different(
+    old: BinaryIO, new: BinaryIO, begin: int, end: int, most: int, piece_bytes: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]]:
+    """Of bytes `begin` to `end` of both files: where words differ, counted from `begin`, and the new ones.
+
+    Raises: Malformed: over `most` do. ValueError: a file has become shorter.
+    """
     old.seek(begin)
     new.seek(begin)
-    for at in range(begin, end, PIECE_BYTES):
-        length = min(PIECE_BYTES, end - at)
+    for at in range(begin, end, piece_bytes):
+        length = min(piece_bytes, end - at)
         before, after = (np.frombuffer(file.read(length), "<u2") for file in (old, new))
         indices = np.flatnonzero(before != after)
         most -= len(indices)
         if most < 0:
             raise Malformed("more values differ than are worth patching")
-        yield np.stack([(at - begin) // 2 + indices, after[indices].astype(np.int64)])
+        if len(indices):
+            yield (at - begin) // 2 + indices, after[indices]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,8 @@ ENGINES = (AUTO, TRANSFORMERS, VLLM)  # beside scripted, a shipped fake without 
 class EngineChoice:
     """An engine's name, and what it may use.
 
-    threads: of a CPU, the library's own number if None. gpus: their numbers, all of the machine's if None. ranks: GPUs
-    that share one model; as many engines run as there are groups of them.
+    threads: of a CPU, the library's own number if None. gpus: their numbers, all that may be used if None. ranks: GPUs
+    that share one model. vLLM runs as many engines as there are groups of them, transformers one on the first GPU.
     """
 
     name: str = AUTO
@@ -32,6 +33,8 @@ class EngineChoice:
             raise ConfigError(f"there is no engine {self.name!r}: choose one of {', '.join(ENGINES)}")
         if self.ranks > 1 and self.name == TRANSFORMERS:
             raise ConfigError("only the vllm engine can share a model among GPUs (--tensor-parallel)")
+        if self.name == TRANSFORMERS and len(self.gpus or ()) > 1:
+            raise ConfigError("the transformers engine uses one GPU: name one with --gpus, or use --engine vllm")
 
     def groups(self) -> tuple[tuple[int, ...], ...]:
         """The GPUs of each engine; nothing on a machine without. Raises: ConfigError: they cannot be shared out so."""
@@ -41,8 +44,9 @@ class EngineChoice:
             raise ConfigError(f"--gpus names a GPU twice: {', '.join(map(str, chosen))}")
         missing = sorted(set(chosen) - set(here))
         if missing:
-            those = f"it has {', '.join(map(str, here))}" if here else "it has none"
-            raise ConfigError(f"there is no GPU {missing[0]} in this machine: {those} (--gpus)")
+            why = "torch is built for CPUs only" if installed.torch_is_for_cpus() else "it has none"
+            those = f"there are {', '.join(map(str, here))}" if here else why
+            raise ConfigError(f"there is no GPU {missing[0]} to use in this machine: {those} (--gpus)")
         if self.ranks > 1 and not chosen:
             raise ConfigError("there is no GPU here to share a model among (--tensor-parallel)")
         if len(chosen) % self.ranks:
@@ -80,7 +84,8 @@ def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: b
         return VllmEngine(policy, Hardware(groups, choice.threads), log)
     from node.engines.transformers import TransformersEngine
 
-    return TransformersEngine(policy, choice.threads, gpu=groups[0][0] if groups else None)
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # nvidia-smi's numbers, read when CUDA starts
+    return TransformersEngine(policy, choice.threads, gpu=installed.gpus().index(groups[0][0]) if groups else None)
 
 
 def _picked(choice: EngineChoice, generates: bool) -> str:

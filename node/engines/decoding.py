@@ -15,9 +15,9 @@ import torch
 from hashing.proof import build_proofs
 from hashing.sampling import Key, key_of, places
 from node.engines.base import Policy
+from node.engines.cache import compaction
 from node.engines.forward import Forward, Prefilled, bfloat16_rows, continued
 from node.engines.scoring import choose
-from node.engines.slots import compaction
 from node.rollouts.rollout import FINISH_EOS, FINISH_LENGTH, Sample
 
 
@@ -48,7 +48,7 @@ def decode(
     key = key_of(seed)
     samples: dict[int, Sample] = {}
     active = list(rows)
-    slots = continued([row.start for row in active], policy.max_output_tokens - 1)
+    cache = continued([row.start for row in active], policy.max_output_tokens - 1)
     hidden_BH = torch.stack([row.start.last for row in active])
     for t in range(policy.max_output_tokens):
         ids_B = _step(forward, policy, key, active, hidden_BH, t)
@@ -59,12 +59,12 @@ def decode(
             break
         if ended:
             order = compaction([row.number not in samples for row in active])
-            slots.keep(order)
+            cache.keep(order)
             active = [active[i] for i in order]
             ids_B = ids_B[torch.tensor(order, device=ids_B.device)]
         positions_B1 = torch.tensor([[row.start.length + t] for row in active], device=forward.device)
-        hidden_BH = forward.hidden(ids_B[:, None], positions_B1, slots)[:, 0]
-        slots.advance(1)
+        hidden_BH = forward.hidden(ids_B[:, None], positions_B1, cache)[:, 0]
+        cache.advance(1)
     return samples
 
 
@@ -79,5 +79,5 @@ def _step(
     for row, token, logprob, state_H in zip(active, tokens, logprobs, states_BH, strict=True):
         row.ids.append(token)
         row.logprobs.append(logprob)
-        row.states.append(state_H)
+        row.states.append(state_H.copy())  # of its own: the step's memory goes, however long a row lives
     return choice.tokens

@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 
-from node.engines.slots import KeyValues, Prefix, Slots
-
-Prompt = tuple[int, ...]
+from node.engines.base import Prompt
+from node.engines.cache import Cache, KeyValues, Prefix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +35,9 @@ class Forward:
         self.vocabulary = int(self._output.weight.shape[0])
         self.positions = int(model.config.max_position_embeddings)
 
-    def hidden(self, ids_BQ: torch.Tensor, positions_BQ: torch.Tensor, slots: KeyValues) -> torch.Tensor:
+    def hidden(self, ids_BQ: torch.Tensor, positions_BQ: torch.Tensor, cache: KeyValues) -> torch.Tensor:
         """What enters the output layer, (B, Q, H) bfloat16."""
-        result = self._decoder(input_ids=ids_BQ, position_ids=positions_BQ, use_cache=False, slots=slots)
+        result = self._decoder(input_ids=ids_BQ, position_ids=positions_BQ, use_cache=False, cache=cache)
         hidden_BQH = result.last_hidden_state
         assert isinstance(hidden_BQH, torch.Tensor)
         return hidden_BQH
@@ -64,9 +63,9 @@ class Forward:
         return [(p, Prefilled(prefix, i, len(p), last_BH[i])) for i, p in enumerate(prompts)]
 
 
-def continued(starts: Sequence[Prefilled], room: int) -> Slots:
-    """Slots for one row per start, with room for `room` further tokens."""
-    return Slots([(start.prefix, start.place) for start in starts], [start.length for start in starts], room)
+def continued(starts: Sequence[Prefilled], room: int) -> Cache:
+    """A cache for one row per start, with room for `room` further tokens."""
+    return Cache([(start.prefix, start.place) for start in starts], [start.length for start in starts], room)
 
 
 def bfloat16_rows(hidden_BH: torch.Tensor) -> torch.Tensor:

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from hashing.sampling import key_of, places
-from node.engines.base import Policy
-from node.engines.forward import Forward, Prefilled, Prompt, bfloat16_rows, continued
+from node.engines.base import Policy, Prompt
+from node.engines.forward import Forward, Prefilled, bfloat16_rows, continued
 from node.engines.scoring import TokenScores, weigh_states
 from node.rollouts.rollout import Replay, Rollout
 
-SLOTS_AT_ONCE = 1 << 12  # keys and values of a batch of rollouts, prompts included; more falls out of a CPU's caches
+CACHED_TOKENS = 1 << 12  # of a batch of rollouts, prompts included; more falls out of a CPU's caches
 
 
 def batches(rollouts: Sequence[Rollout]) -> Iterator[list[int]]:
@@ -29,7 +29,7 @@ def batches(rollouts: Sequence[Rollout]) -> Iterator[list[int]]:
     longest = 0
     for index in order:
         length = len(rollouts[index].prompt_ids) + len(rollouts[index].output_ids)
-        if batch and (len(batch) + 1) * max(longest, length) > SLOTS_AT_ONCE:
+        if batch and (len(batch) + 1) * max(longest, length) > CACHED_TOKENS:
             yield batch
             batch, longest = [], 0
         batch.append(index)

@@ -22,13 +22,16 @@ def read_config(folder: Path) -> bytes:
         EngineError: there is none, it asks for code of its own, or for an architecture that is not supported.
     """
     try:
-        data = (folder / "config.json").read_bytes()
+        with (folder / "config.json").open("rb") as file:
+            data = file.read(MAX_CONFIG_BYTES + 1)
         if len(data) > MAX_CONFIG_BYTES:
-            raise EngineError(f"{folder}/config.json: {len(data)} bytes, at most {MAX_CONFIG_BYTES} are read")
+            raise EngineError(f"{folder}/config.json: over {MAX_CONFIG_BYTES} bytes, which is the most that is read")
         config = from_json(data)
     except (OSError, ValueError, RecursionError) as error:
         raise EngineError(f"{folder}: no usable config.json: {error}") from error
-    if not isinstance(config, dict) or "auto_map" in config:
+    if not isinstance(config, dict):
+        raise EngineError(f"{folder}: no usable config.json: it holds no JSON object")
+    if "auto_map" in config:
         raise EngineError(f"{folder}: the configuration asks for code of its own (auto_map), which is never run")
     names = config.get("architectures")
     if not isinstance(names, list) or len(names) != 1 or names[0] not in ARCHITECTURES:
@@ -43,10 +46,15 @@ def read_config(folder: Path) -> bytes:
 
 
 def _looks_back_so_far_only(config: dict[str, object]) -> bool:
-    """Whether some layer sees only a window of what came before: Qwen's say with a name of its own that none does."""
+    """Whether some layer sees only a window of what came before: Qwen's say with a name of its own that none does.
+
+    Mistral's know no such name, and have a window of 4,096 where none is named.
+    """
     layers = config.get("layer_types") or []
     if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
         return True
+    if config["architectures"] == ["MistralForCausalLM"]:
+        return config.get("sliding_window", 4096) is not None
     return config.get("sliding_window") is not None and config.get("use_sliding_window", True) is not False
 
 

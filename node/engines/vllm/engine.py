@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hashing.errors import HashingError
 from hashing.sampling import key_of
-from node.engines.base import Policy
+from node.engines.base import Policy, Prompt
 from node.engines.changes import Change, require_fit
 from node.engines.stored import Shapes, read_config, stored_shapes
 from node.engines.vllm.messages import (
@@ -18,13 +18,12 @@ from node.engines.vllm.messages import (
     Order,
     Patch,
     Prefill,
-    Prompt,
     Ready,
     Settings,
     Swap,
     WeightsDigest,
 )
-from node.engines.vllm.process import HANG_SECONDS, EngineProcess, ask
+from node.engines.vllm.process import HANG_SECONDS, START_SECONDS, EngineProcess, ask
 from node.errors import EngineError
 from node.log import event, warn
 from node.progress import OnProgress
@@ -38,7 +37,7 @@ OUT_OF_MEMORY = (
     "out of memory", "outofmemory", "allocate memory", "no available memory", "available memory on node",
     "larger than the available kv cache", "killed by signal 9",
 )  # fmt: skip
-Row = TypeVar("Row")
+AnyRow = TypeVar("AnyRow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +82,17 @@ class VllmEngine:
     def load(self, folder: Path) -> None:
         """The weights of `folder`, in place if what is loaded has the same config.json.
 
-        Weights that do not fit leave what was loaded; a failure while they are read leaves nothing loaded.
+        Those that cannot be read, or do not fit the same config.json, leave what was loaded; a failure while they are
+        read, or while another model is built, leaves nothing loaded.
 
         Raises:
-            EngineError: nothing was loaded, for the reason that it names.
+            EngineError: they are not what is loaded, for the reason that it names.
         """
         config, shapes = read_config(folder), stored_shapes(folder)
         if self._alive and config == self._config:
             if shapes != self._shapes:
                 raise EngineError(f"{folder}: tensors are not those of the configuration")
-            self._ask_all(Swap(str(folder)))
+            self._ask_all(Swap(str(folder)), max(self._hang_seconds, START_SECONDS))  # it reads what a start reads
             return
         self.close()
         self._ready = self._start(folder)
@@ -135,7 +135,10 @@ class VllmEngine:
     def _attempts(self, folder: Path) -> Iterator[Settings]:
         cache = None if self._hardware.gpus else self._hardware.cache_bytes
         rows, ranks = self._batch_rows, len(self._hardware.gpus[0]) if self._hardware.gpus else 1
-        settings = Settings(str(folder), self._policy, self._policy.max_sequence, rows, None, cache, ranks, True)
+        settings = Settings(
+            str(folder), self._policy, self._policy.max_sequence,
+            batch_rows=rows, batch_tokens=None, cache_bytes=cache, ranks=ranks, prefix_caching=True,
+        )  # fmt: skip
         yield settings
         while settings.batch_rows > SMALLEST_BATCH_ROWS:
             smaller = max(SMALLEST_BATCH_ROWS, settings.batch_rows // 2)
@@ -148,6 +151,7 @@ class VllmEngine:
         Raises:
             EngineError: a change does not fit, and nothing was written; or the process failed and nothing is loaded.
         """
+        self._require_loaded()
         if read_config(folder) != self._config:
             raise EngineError(f"{folder}: not the configuration that is loaded")
         require_fit(changes, self._shapes)
@@ -199,31 +203,39 @@ class VllmEngine:
             process.close()
         self._processes, self._config, self._shapes = [], b"", {}
 
-    def _shares(self, rows: list[Row]) -> list[tuple[EngineProcess, tuple[Row, ...]]]:
+    def _shares(self, rows: list[AnyRow]) -> list[tuple[EngineProcess, tuple[AnyRow, ...]]]:
         """The rows of each process that has any, in order: those of one prompt stay together where they can."""
         count = len(self._processes)
         parts = [tuple(rows[i * len(rows) // count : (i + 1) * len(rows) // count]) for i in range(count)]
         return [(process, part) for process, part in zip(self._processes, parts, strict=True) if part]
 
-    def _ask_all(self, order: Order) -> list[Any]:
-        return self._ask([(process, order) for process in self._processes])
+    def _ask_all(self, order: Order, patience: float | None = None) -> list[Any]:
+        return self._ask([(process, order) for process in self._processes], patience=patience)
 
     def _ask(
-        self, orders: Sequence[tuple[EngineProcess, Order]], progress: OnProgress = lambda _done, _total: None
+        self,
+        orders: Sequence[tuple[EngineProcess, Order]],
+        progress: OnProgress = lambda _done, _total: None,
+        patience: float | None = None,
     ) -> list[Any]:
-        """The answer of each process to its order. Raises: EngineError: there is none, or one failed; all end then."""
-        if not self._processes:
-            raise EngineError("no model is loaded")
+        """The answer of each process to its order, which says nothing for `patience` seconds at most.
+
+        Raises: EngineError: there is none, or one failed; all end then.
+        """
+        self._require_loaded()
         try:
-            return ask(orders, progress, self._hang_seconds)
+            return ask(orders, progress, patience or self._hang_seconds)
         except EngineError:
             self.close()  # the next load starts anew
             raise
 
-    def _require_ids(self, ids: Prompt, length: int) -> None:
-        """Raises EngineError unless `ids` are tokens of the model and a sequence of `length` tokens has room in it."""
+    def _require_loaded(self) -> None:
         if not self._processes:
             raise EngineError("no model is loaded")
+
+    def _require_ids(self, ids: Prompt, length: int) -> None:
+        """Raises EngineError unless `ids` are tokens of the model and a sequence of `length` tokens has room in it."""
+        self._require_loaded()
         if not ids or min(ids) < 0 or max(ids) >= self._ready.vocabulary:
             raise EngineError(
                 f"prompt or output is empty, or has a token outside the {self._ready.vocabulary} of the model"
@@ -236,6 +248,7 @@ def environment(gpus: tuple[int, ...], threads: int | None) -> dict[str, str]:
     """What an engine process on `gpus`, or with `threads` of the CPU, is started with beside the node's own."""
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the numbers of nvidia-smi
         "HF_HUB_OFFLINE": "1",  # everything is in the folder
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the process is ours already
         "VLLM_NO_USAGE_STATS": "1",

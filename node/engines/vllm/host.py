@@ -53,7 +53,6 @@ def main() -> None:
 def _serve(connection: Connection) -> None:
     """Starts with the settings that come first, then does what it is asked until that fails."""
     settings: Settings = connection.recv()
-    number = START
     try:
         from node.engines.vllm.serving import Batch
 
@@ -62,9 +61,7 @@ def _serve(connection: Connection) -> None:
         reported = 0.0
         while True:
             while connection.poll(0 if batch.busy else None):
-                asked: Asked = connection.recv()
-                number = asked.number
-                _begin(connection, batch, asked)
+                _begin(connection, batch, connection.recv())
             for number, job in batch.step():
                 connection.send(Progressed(number, job.tokens, job.tokens))
                 connection.send(Done(number, job.answer))
@@ -75,7 +72,7 @@ def _serve(connection: Connection) -> None:
     except (EOFError, BrokenPipeError, ConnectionResetError):
         raise
     except REFUSALS as error:
-        connection.send(Failed(number, said(error)))
+        connection.send(Failed(said(error)))
 
 
 def _begin(connection: Connection, batch: Batch, asked: Asked) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,9 +21,28 @@ INSTALL = (
 )
 
 
-def gpus() -> tuple[int, ...]:
-    """Numbers of the NVIDIA GPUs of this machine."""
-    return tuple(range(len(list(NVIDIA.iterdir())))) if NVIDIA.is_dir() else ()
+def gpus(driver: Path = NVIDIA, environment: Mapping[str, str] = os.environ) -> tuple[int, ...]:
+    """Numbers of the NVIDIA GPUs that may be used here, in nvidia-smi's count: none where torch is built for CPUs, no
+    others than CUDA_VISIBLE_DEVICES names where that is set, and in its order.
+
+    Raises: ConfigError: it names them by something else than their numbers.
+    """
+    if torch_is_for_cpus() or not driver.is_dir():
+        return ()
+    here = range(len(list(driver.iterdir())))
+    named = environment.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return tuple(here)
+    try:
+        return tuple(number for number in map(int, filter(None, named.split(","))) if number in here)
+    except ValueError:
+        raise ConfigError(
+            f"CUDA_VISIBLE_DEVICES is {named!r}: give numbers and commas, as 0,1, or unset it and use --gpus"
+        ) from None
+
+
+def torch_is_for_cpus() -> bool:
+    return (_version("torch") or "").endswith("+cpu")
 
 
 def is_installed() -> bool:

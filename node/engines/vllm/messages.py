@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from node.engines.base import Policy
+from node.engines.base import Policy, Prompt
 from node.engines.changes import Change
-
-Prompt = tuple[int, ...]
 
 START = 0  # the number under which starting is answered
 
@@ -104,7 +102,6 @@ class Done:
 class Failed:
     """The last answer of a process: what it holds may be a mix, or its batch is lost."""
 
-    number: int
     reason: str
 
 

@@ -16,8 +16,9 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.llm_engine import LLMEngine
 
+from node.engines.base import Prompt
 from node.engines.changes import Change
-from node.engines.vllm.messages import Prompt, Ready, Settings
+from node.engines.vllm.messages import Ready, Settings
 from node.engines.vllm.sharing import share_prompts
 from node.engines.vllm.traces import Proven
 from node.engines.weights import require_tensors
@@ -61,8 +62,8 @@ class Batch:
         self._job_of: dict[str, int] = {}
         self._names = itertools.count()
         self._rpc("begin", settings.policy.temperature)
-        self._shapes: dict[str, tuple[int, ...]] = self._rpc("shapes")
-        require_tensors(Path(settings.folder), self._shapes)  # vLLM leaves what is not stored as it lay in memory
+        require_tensors(Path(settings.folder), self._rpc("shapes"))
+        self._rpc("swap", settings.folder)
 
     @property
     def ready(self) -> Ready:
@@ -154,7 +155,7 @@ class Batch:
     def patch(self, changes: Sequence[Change]) -> None:
         """Changed values, in place, and nothing cached of the old ones. Raises: RuntimeError."""
         self._require_idle()
-        self._rpc("patch", [(c.name, self._shapes[c.name], *_tensors(c)) for c in changes])
+        self._rpc("patch", [(c.name, *_tensors(c)) for c in changes])
         self._forget_caches()
 
     def digest(self) -> str:
@@ -178,7 +179,7 @@ def engine_args(settings: Settings) -> EngineArgs:
     return EngineArgs(
         model=settings.folder,
         dtype="bfloat16",
-        load_format="safetensors",
+        load_format="dummy",  # a swap follows: what is read first and what later is the same, whatever an index names
         trust_remote_code=False,
         skip_tokenizer_init=True,
         generation_config="vllm",

@@ -51,7 +51,7 @@ class Trace:
         del self.ids[position:], self.logprobs[position:], self.states[position:]
         self.ids.append(token)
         self.logprobs.append(logprob)
-        self.states.append(state_H)
+        self.states.append(state_H.copy())  # of its own: the step's memory goes, however long a row lives
 
     def result(self, emitted: int) -> Proven:
         """Of the tokens that vLLM `emitted`: the next one may be under way before the end of a sequence is seen.

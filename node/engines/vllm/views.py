@@ -33,6 +33,11 @@ class View:
     size: int = 0
     first: bool = True
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole tensor."""
+        return tuple(self.size if dim == self.dim else length for dim, length in enumerate(self.memory.shape))
+
     def load(self, whole: torch.Tensor) -> None:
         """Copies this rank's part of `whole`."""
         part = whole if self.dim is None else whole.narrow(self.dim, self.start, self.memory.shape[self.dim])
@@ -43,23 +48,22 @@ class View:
         part = self.memory.to(torch.bfloat16)  # some CPUs multiply with biases that vLLM has widened
         if self.dim is None:
             return part
-        shape = list(part.shape)
-        shape[self.dim] = self.size
-        whole = part.new_zeros(shape)
+        whole = part.new_zeros(self.shape)
         if self.first:
             whole.narrow(self.dim, self.start, part.shape[self.dim]).copy_(part)
         # sums of bytes, one of which is not 0 at most, are exact; ranks' parts need not be of one length
         torch.distributed.all_reduce(whole.view(torch.uint8), group=get_tp_group().device_group)
         return whole
 
-    def patch(self, shape: tuple[int, ...], indices_N: torch.Tensor, values_N: torch.Tensor) -> None:
-        """Writes values at flat indices of the whole tensor of `shape`; those of other ranks are left to them."""
-        at = list(torch.unravel_index(indices_N, shape))
+    def patch(self, indices_N: torch.Tensor, values_N: torch.Tensor) -> None:
+        """Writes values at flat indices of the whole tensor; those of other ranks are left to them."""
+        at = list(torch.unravel_index(indices_N.to(self.memory.device), self.shape))
+        values_N = values_N.to(self.memory)
         if self.dim is not None:
             at[self.dim] = at[self.dim] - self.start
             ours_N = (at[self.dim] >= 0) & (at[self.dim] < self.memory.shape[self.dim])
             at, values_N = [index_N[ours_N] for index_N in at], values_N[ours_N]
-        self.memory[tuple(at)] = values_N.to(self.memory.dtype)
+        self.memory[tuple(at)] = values_N
 
 
 def views(model: Any, rank: int, ranks: int) -> dict[str, View]:

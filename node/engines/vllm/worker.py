@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_parallel_world_size
 from vllm.model_executor.layers import utils
 from vllm.platforms import current_platform
 
 from node.engines import weights
-from node.engines.stored import Shapes, weight_files
+from node.engines.stored import Shapes
 from node.engines.vllm.sampler import SeededSampler
 from node.engines.vllm.traces import Proven
 from node.engines.vllm.views import View, views
@@ -63,22 +62,16 @@ class ProvingWorker(Base):  # type: ignore[misc]
             OSError, SafetensorError, RuntimeError: reading failed midway: what is loaded may be a mix.
         """
         found = self._views()
-        missing = set(found)
-        for path in weight_files(Path(folder)):
-            with safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 -- safe_open is not iterable
-                    found[name].load(file.get_tensor(name))
-                    missing.discard(name)
-        if missing:  # a file went away after it was checked
-            raise RuntimeError(f"{folder}: {len(missing)} tensors are gone")
+        for name, tensor in weights.stored_tensors(Path(folder), self.shapes()):
+            found[name].load(tensor)
         self._repack()
 
     @torch.no_grad()
-    def patch(self, changes: Sequence[tuple[str, tuple[int, ...], torch.Tensor, torch.Tensor]]) -> None:
-        """Writes sparse changes, (tensor, its shape, flat indices, values) each."""
+    def patch(self, changes: Sequence[tuple[str, torch.Tensor, torch.Tensor]]) -> None:
+        """Writes sparse changes, (tensor, flat indices, values) each."""
         found = self._views()
-        for name, shape, indices_N, values_N in changes:
-            found[name].patch(shape, indices_N, values_N)
+        for name, indices_N, values_N in changes:
+            found[name].patch(indices_N, values_N)
         self._repack()
 
     def digest(self) -> str:
@@ -87,7 +80,7 @@ class ProvingWorker(Base):  # type: ignore[misc]
         return weights.digest(wholes)
 
     def shapes(self) -> Shapes:
-        return {name: tuple(view.whole().shape) for name, view in sorted(self._views().items())}
+        return {name: view.shape for name, view in self._views().items()}
 
     def _views(self) -> dict[str, View]:
         return views(self.model_runner.get_model(), self._rank, get_tensor_model_parallel_world_size())

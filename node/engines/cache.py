@@ -1,9 +1,10 @@
 """Attention over keys and values that the engine keeps itself: no copy per step, rows that leave cost one row.
 
-transformers' models hand queries, keys and values to an attention function chosen by name; ours keeps them in `Slots`
+transformers' models hand queries, keys and values to an attention function chosen by name; ours keeps them in `Cache`
 passed through the forward call. A prompt is run once, whatever the number of rows that go on from it.
 
-Letters: B rows, N query heads, K key-value heads, G = N / K, Q new tokens, L slots, D head size, P prompt tokens.
+Letters: B rows, N query heads, K key-value heads, G = N / K, Q new tokens, L columns of the cache, D head size,
+P prompt tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-ATTENTION = "intellect_slots"  # the name under which transformers finds `attention`
+ATTENTION = "intellect_cache"  # the name under which transformers finds `attention`
 
 Pair = tuple[torch.Tensor, torch.Tensor]  # keys and values
 
@@ -36,13 +37,13 @@ def attention(
     attention_mask: object,
     *,
     scaling: float,
-    slots: KeyValues,
+    cache: KeyValues,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """transformers' attention interface; `slots` comes from the caller of the model's forward."""
+    """transformers' attention interface; `cache` comes from the caller of the model's forward."""
     layer = module.layer_idx
     assert isinstance(layer, int)
-    out_BNQD = slots.attend(layer, query, key, value, scaling)
+    out_BNQD = cache.attend(layer, query, key, value, scaling)
     return out_BNQD.transpose(1, 2).contiguous(), None
 
 
@@ -62,16 +63,16 @@ class Prefix:
         )
 
 
-class Slots:
-    """Room for B rows: each starts from a prompt in slots [0, p), new tokens of all rows share slots from P = max p on.
+class Cache:
+    """Room for B rows: each starts from a prompt in columns [0, p), new tokens of all share columns from P = max p on.
 
-    `rows` names for each row its prefix and the place in it. Slots between p and P are never looked at.
+    `rows` names for each row its prefix and the place in it. Columns between p and P are never looked at.
     """
 
     def __init__(self, rows: Sequence[tuple[Prefix, int]], lengths: Sequence[int], room: int) -> None:
         self.filled = max(lengths)
         self._layers = [_expanded(rows, lengths, layer, self.filled + room) for layer in range(len(rows[0][0].layers))]
-        self._mask_BL = _open_slots(lengths, self.filled + room, self._layers[0][0].device)
+        self._mask_BL = _open_columns(lengths, self.filled + room, self._layers[0][0].device)
         self._masks: dict[int, torch.Tensor | None] = {}
 
     def attend(
@@ -124,7 +125,7 @@ class Slots:
 
 
 def compaction(alive: Sequence[bool]) -> list[int]:
-    """An order for `Slots.keep` that moves as few rows as possible: rows from the end fill the holes before them."""
+    """An order for `Cache.keep` that moves as few rows as possible: rows from the end fill the holes before them."""
     kept = sum(alive)
     fillers = [row for row in range(kept, len(alive)) if alive[row]]
     return [row if alive[row] else fillers.pop() for row in range(kept)]
@@ -135,14 +136,14 @@ def _expanded(rows: Sequence[tuple[Prefix, int]], lengths: Sequence[int], layer:
     for part in (0, 1):
         sample = rows[0][0].layers[layer][part]
         room = sample.new_empty(len(rows), sample.shape[1], size, sample.shape[3])
-        room[:, :, min(lengths) : max(lengths)] = 0  # hidden slots must still hold finite numbers
+        room[:, :, min(lengths) : max(lengths)] = 0  # hidden columns must still hold finite numbers
         for row, ((prefix, place), length) in enumerate(zip(rows, lengths, strict=True)):
             room[row, :, :length] = prefix.layers[layer][part][place]
         pair.append(room)
     return pair[0], pair[1]
 
 
-def _open_slots(lengths: Sequence[int], size: int, device: torch.device) -> torch.Tensor:
-    slot_1L = torch.arange(size, device=device)[None]
+def _open_columns(lengths: Sequence[int], size: int, device: torch.device) -> torch.Tensor:
+    column_1L = torch.arange(size, device=device)[None]
     length_B1 = torch.tensor(lengths, device=device)[:, None]
-    return (slot_1L < length_B1) | (slot_1L >= max(lengths))
+    return (column_1L < length_B1) | (column_1L >= max(lengths))

@@ -1,11 +1,11 @@
-"""Attention over slots against a plain softmax, and rows that leave."""
+"""Attention over a cache against a plain softmax, and rows that leave."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.engines.slots import Prefix, Slots, compaction
+from node.engines.cache import Cache, Prefix, compaction
 
 HEADS, KV_HEADS, SIZE, SCALE = 4, 2, 8, 0.5
 LENGTHS = [3, 5]
@@ -35,10 +35,10 @@ def prefixes() -> tuple[list[Prefix], list[tuple[torch.Tensor, torch.Tensor]]]:
 @pytest.mark.parametrize("new", [1, 3])
 def test_each_row_sees_its_own_prompt_and_what_came_after(new: int) -> None:
     made, pairs = prefixes()
-    slots = Slots([(prefix, 0) for prefix in made], LENGTHS, room=4)
+    cache = Cache([(prefix, 0) for prefix in made], LENGTHS, room=4)
     query, key, value = random(2, HEADS, new, SIZE), random(2, KV_HEADS, new, SIZE), random(2, KV_HEADS, new, SIZE) - 1
 
-    out = slots.attend(0, query, key, value, SCALE)
+    out = cache.attend(0, query, key, value, SCALE)
 
     for row, (keys, values) in enumerate(pairs):
         for q in range(new):
@@ -49,11 +49,11 @@ def test_each_row_sees_its_own_prompt_and_what_came_after(new: int) -> None:
 
 def test_a_row_that_stays_is_not_changed_by_one_that_leaves() -> None:
     made, _ = prefixes()
-    both = Slots([(prefix, 0) for prefix in made], LENGTHS, room=4)
-    second = Slots([(made[1], 0)], LENGTHS[1:], room=4)
-    for slots, rows in ((both, slice(0, 2)), (second, slice(1, 2))):
-        slots.attend(0, random(2, HEADS, 1, SIZE)[rows], *(random(2, KV_HEADS, 1, SIZE)[rows],) * 2, SCALE)
-        slots.advance(1)
+    both = Cache([(prefix, 0) for prefix in made], LENGTHS, room=4)
+    second = Cache([(made[1], 0)], LENGTHS[1:], room=4)
+    for cache, rows in ((both, slice(0, 2)), (second, slice(1, 2))):
+        cache.attend(0, random(2, HEADS, 1, SIZE)[rows], *(random(2, KV_HEADS, 1, SIZE)[rows],) * 2, SCALE)
+        cache.advance(1)
 
     both.keep([1])
 
