@@ -47,7 +47,7 @@ test-vllm: .venv/ready-vllm contracts/out/ready
 	$(BIN)/python -m pytest -m vllm --timeout 1200
 
 test-vllm-short: .venv/ready-vllm contracts/out/ready
-	$(BIN)/python -m pytest -m 'vllm and not slow' tests/vllm --timeout 1200
+	$(BIN)/python -m pytest -m 'vllm and not slow' tests/vllm tests/engines --timeout 1200
 
 lint: setup
 	$(BIN)/ruff format --check .

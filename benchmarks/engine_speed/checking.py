@@ -12,6 +12,7 @@ from calibration.generated_slots import silent
 from node.engines import weights
 from node.engines.base import Prompt
 from node.engines.forward import Forward, continued
+from node.engines.scoring import ROWS_AT_ONCE
 from node.engines.transformers import TransformersEngine
 from node.engines.vllm.engine import VllmEngine
 from node.rollouts.rollout import Rollout
@@ -20,8 +21,6 @@ from .figures import Spread, ratios
 from .plain import Plain
 from .prompts import draw
 from .timing import Runs
-
-LOGIT_ROWS = 256  # of full-vocabulary logits at once, as the engines take them
 
 
 class Bare:
@@ -41,7 +40,7 @@ class Bare:
         positions_BQ = torch.tensor([[start.length] for start in starts]) + torch.arange(ids_BQ.shape[1])
         hidden_BQH = forward.hidden(ids_BQ, positions_BQ, continued(starts, ids_BQ.shape[1]))
         firsts_BH = torch.stack([start.last for start in starts])
-        for hidden_NH in torch.cat([firsts_BH, hidden_BQH.flatten(0, 1)]).split(LOGIT_ROWS):
+        for hidden_NH in torch.cat([firsts_BH, hidden_BQH.flatten(0, 1)]).split(ROWS_AT_ONCE):
             forward.logits(hidden_NH)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from node.engines.base import Prompt
 from node.engines.vllm.engine import environment
 from node.engines.vllm.messages import Settings
+from node.errors import EngineError
 
 HOST = Path(__file__).with_name("plain_host.py")
 
@@ -41,7 +42,7 @@ class Plain:
 
 @contextmanager
 def plain(settings: Settings, threads: int, log: Path) -> Iterator[Plain]:
-    """A process, started as the engine's is; what it prints goes to `log`."""
+    """A process, started as the engine's is; what it prints goes to `log`. Raises: EngineError: it did not start."""
     ours, theirs = socket.socketpair()
     with theirs, log.open("wb") as output:
         process = subprocess.Popen(
@@ -52,7 +53,10 @@ def plain(settings: Settings, threads: int, log: Path) -> Iterator[Plain]:
     try:
         with Connection(ours.detach()) as connection:
             connection.send(settings)
-            connection.recv()
+            try:
+                connection.recv()
+            except EOFError:
+                raise EngineError(f"plain vLLM did not start; its log is {log}") from None
             yield Plain(connection, settings.policy.max_output_tokens)
             connection.send(None)
     finally:

@@ -113,7 +113,7 @@ async def test_an_address_gets_no_more_for_many_connections_than_another_for_one
             await asyncio.sleep(1.2)
             theirs = sum(each.received for each in many)
 
-    assert abs(one.received - theirs) < 0.2 * theirs
+    assert 0.6 < one.received / theirs < 1.7  # and not a ninth of it, as by connections
 
 
 async def test_a_small_answer_waits_for_no_file(tmp_path: Path) -> None:
