@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from node import widening
 from node.engines.cache import ATTENTION, attention
 from node.engines.changes import Change
 from node.engines.stored import Shapes, read_config, stored_shapes, weight_files
@@ -53,6 +54,8 @@ def build(folder: Path, device: torch.device) -> Any:
             )
         model.to(device).eval().requires_grad_(False)
         own_memory(model)
+        if device.type == "cpu" and widening.NEEDED:
+            widening.widen(model)
     except (*BUILD_ERRORS, StrictDataclassError) as error:
         raise EngineError(f"{folder}: the model could not be built: {error}") from error
     return model

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from node.widening import product
+
 
 class TokenStatistics(NamedTuple):
     """Both (N,) float32: of the given tokens, and of the distributions they were drawn from (zeros if not asked)."""
@@ -24,7 +26,7 @@ def token_statistics(
     The logits of all N rows exist at once, in float32: pass as many rows as memory allows. Differentiable in
     `hidden_NH` and `head_VH`.
     """
-    logits_NV = (hidden_NH @ head_VH.T).float()
+    logits_NV = product(hidden_NH, head_VH).float()
     if temperature != 1.0:
         logits_NV = logits_NV / temperature
     logprobs_NV = torch.log_softmax(logits_NV, dim=-1)

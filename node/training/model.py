@@ -6,6 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from node import widening
 from node.errors import ConfigError, EngineError
 from node.training.packing import MicroBatch
 
@@ -41,6 +42,8 @@ class CausalModel:
             raise EngineError(f"the model in {folder} does not load for training: {error}") from error
         _require_trainable(loaded.config, loaded.get_output_embeddings())
         self.module: nn.Module = loaded.to(device).eval()
+        if device == "cpu" and widening.NEEDED:
+            widening.widen(self.module)
         self.vocabulary: int = loaded.get_output_embeddings().weight.shape[0]
         self.max_length: int = loaded.config.max_position_embeddings
         self._body: Any = loaded.base_model

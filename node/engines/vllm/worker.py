@@ -12,6 +12,7 @@ from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_pa
 from vllm.model_executor.layers import utils
 from vllm.platforms import current_platform
 
+from node import widening
 from node.engines import weights
 from node.engines.stored import Shapes
 from node.engines.vllm.sampler import SeededSampler
@@ -89,11 +90,19 @@ class ProvingWorker(Base):  # type: ignore[misc]
         """On a CPU, layers multiply with a packed copy of their weights, which is made anew."""
         for module in self.model_runner.get_model().modules():
             if hasattr(module, "cpu_linear"):
-                PACK(module, remove_weight=False)
+                _pack(module)
 
     @property
     def _rank(self) -> int:
         return int(get_tensor_model_parallel_rank())
+
+
+def _pack(layer: Any) -> None:
+    """Says how `layer` multiplies on a CPU; vLLM has nothing for bfloat16 where that has to be widened."""
+    if widening.NEEDED and layer.weight.ndim == 2:
+        layer.cpu_linear = widening.widened
+    else:
+        PACK(layer, remove_weight=False)
 
 
 @contextmanager
@@ -101,7 +110,7 @@ def _weights_kept() -> Iterator[None]:
     """Within it, vLLM does not drop the weights that it packs for a CPU: they are what a digest is taken of."""
 
     def kept(layer: torch.nn.Module, remove_weight: bool) -> None:
-        PACK(layer, remove_weight=False)
+        _pack(layer)
 
     utils.dispatch_cpu_unquantized_gemm = kept
     try:
