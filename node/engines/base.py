@@ -50,6 +50,10 @@ class Engine(Protocol):
         Raises: EngineError: what was loaded still is, unchanged, or nothing is loaded any more.
         """
 
+    def weights_digest(self) -> str:
+        """SHA-256 in hex over names, shapes and bytes of the weights that are loaded, read from where they are computed
+        with. Raises: EngineError."""
+
     def generate(self, seed: bytes, prompts: Sequence[Prompt], progress: OnProgress) -> list[Sample]:
         """`group_size` samples of each prompt; sample k is row k of the slot, its noise that of (seed, k, t).
 

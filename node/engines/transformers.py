@@ -86,7 +86,7 @@ class TransformersEngine:
             raise EngineError(f"{folder}: patching failed midway; nothing is loaded now: {error}") from error
 
     def weights_digest(self) -> str:
-        """SHA-256 in hex over names, shapes and bytes of the loaded weights."""
+        """As `Engine.weights_digest`."""
         self._forward()
         return weights.digest(sorted(self._model.named_parameters()))
 

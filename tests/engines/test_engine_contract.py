@@ -266,11 +266,11 @@ def test_a_patched_engine_is_one_that_has_loaded_the_weights(
 
     engine.patch(trained_folder, changes)
 
-    patched, digest = engine.generate(SEED, PROMPTS, quiet), engine.weights_digest()  # type: ignore[attr-defined]
+    patched, digest = engine.generate(SEED, PROMPTS, quiet), engine.weights_digest()
     engine.load(tiny_folder)
-    assert engine.weights_digest() != digest  # type: ignore[attr-defined]
+    assert engine.weights_digest() != digest
     engine.load(trained_folder)
-    assert engine.weights_digest() == digest  # type: ignore[attr-defined]
+    assert engine.weights_digest() == digest
     assert engine.generate(SEED, PROMPTS, quiet) == patched
 
 
@@ -278,5 +278,5 @@ def test_nothing_is_patched_when_nothing_is_loaded(make_engine: MakeEngine, tiny
     engine = make_engine(POLICY)
     engine.close()
 
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match="no model is loaded"):
         engine.patch(tiny_folder, [])

@@ -158,10 +158,7 @@ class VllmEngine:
         self._ask_all(Patch(tuple(changes)))
 
     def weights_digest(self) -> str:
-        """SHA-256 in hex over names, shapes and bytes of the loaded weights, as `TransformersEngine.weights_digest`.
-
-        Raises: EngineError: nothing is loaded, or processes hold different weights.
-        """
+        """As `Engine.weights_digest`. Raises: EngineError: nothing is loaded, or processes hold different weights."""
         digests: set[str] = set(self._ask_all(WeightsDigest()))
         if len(digests) != 1:
             self.close()
