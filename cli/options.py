@@ -52,7 +52,10 @@ EngineName = Annotated[
         "--engine", help="What runs the model: vllm, transformers, or auto for what suits the role and is here."
     ),
 ]
-Gpus = Annotated[str | None, typer.Option("--gpus", help="Numbers of the GPUs to use, as 0,1; all if not given.")]
+Gpus = Annotated[
+    str | None,
+    typer.Option("--gpus", help="Numbers of the GPUs to use, as 0,1; all if not given (transformers: the first)."),
+]
 TensorParallel = Annotated[
     int,
     typer.Option("--tensor-parallel", help="GPUs that share one model (vllm); an engine runs on each group.", min=1),
@@ -77,11 +80,10 @@ def engine_of(name: str, threads: int | None, gpus: str | None, ranks: int) -> "
     from node.engines.choice import EngineChoice
     from node.errors import ConfigError
 
-    try:
-        numbers = None if gpus is None else tuple(int(number) for number in gpus.split(",") if number.strip())
-    except ValueError:
-        raise ConfigError(f"--gpus {gpus!r}: give numbers with commas between them, as 0,1") from None
-    choice = EngineChoice(name, threads, numbers, ranks)
+    words = None if gpus is None else [word.strip() for word in gpus.split(",")]
+    if words is not None and not all(word.isascii() and word.isdigit() for word in words):
+        raise ConfigError(f"--gpus {gpus!r}: give numbers with commas between them, as 0,1")
+    choice = EngineChoice(name, threads, None if words is None else tuple(map(int, words)), ranks)
     choice.require_possible()
     return choice
 

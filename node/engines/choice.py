@@ -44,11 +44,15 @@ class EngineChoice:
             raise ConfigError(f"--gpus names a GPU twice: {', '.join(map(str, chosen))}")
         missing = sorted(set(chosen) - set(here))
         if missing:
-            why = "torch is built for CPUs only" if installed.torch_is_for_cpus() else "it has none"
-            those = f"there are {', '.join(map(str, here))}" if here else why
-            raise ConfigError(f"there is no GPU {missing[0]} to use in this machine: {those} (--gpus)")
+            raise ConfigError(
+                f"there is no GPU {missing[0]} to use in this machine: {_said(here)}. Name others with --gpus, or "
+                "leave it out to use what there is"
+            )
         if self.ranks > 1 and not chosen:
-            raise ConfigError("there is no GPU here to share a model among (--tensor-parallel)")
+            raise ConfigError(
+                f"there is no GPU here to share a model among (--tensor-parallel): {_said(here)}. Leave it "
+                "out to use the CPU"
+            )
         if len(chosen) % self.ranks:
             raise ConfigError(
                 f"{len(chosen)} GPUs cannot be shared out in groups of {self.ranks}: see --tensor-parallel and --gpus"
@@ -67,7 +71,7 @@ class EngineChoice:
 def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: bool = True) -> Engine:
     """The engine that `choice` comes to; `log` is where its processes print, if it has any.
 
-    For who only checks `auto` picks transformers: it begins in seconds, and checks nearly as fast as vLLM.
+    For who only checks `auto` picks transformers: it begins in seconds; vLLM checks faster, and begins later.
 
     Raises: ConfigError: it is not installed, or cannot run here; the message says what to do.
     """
@@ -84,8 +88,18 @@ def make_engine(choice: EngineChoice, policy: Policy, log: Path, *, generates: b
         return VllmEngine(policy, Hardware(groups, choice.threads), log)
     from node.engines.transformers import TransformersEngine
 
+    if len(groups) > 1:
+        warn("transformers runs on one GPU", gpu=groups[0][0], unused=len(groups) - 1)
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # nvidia-smi's numbers, read when CUDA starts
     return TransformersEngine(policy, choice.threads, gpu=installed.gpus().index(groups[0][0]) if groups else None)
+
+
+def _said(gpus: tuple[int, ...]) -> str:
+    if gpus:
+        return f"there are {', '.join(map(str, gpus))}"
+    if installed.torch_is_for_cpus():
+        return "the installed torch is built for CPUs only"
+    return "it has none, or CUDA_VISIBLE_DEVICES hides them"
 
 
 def _picked(choice: EngineChoice, generates: bool) -> str:
@@ -94,7 +108,7 @@ def _picked(choice: EngineChoice, generates: bool) -> str:
         event("engine picked", engine=VLLM, because="it alone can share a model among GPUs")
         return VLLM
     if not generates:
-        event("engine picked", engine=TRANSFORMERS, because="it begins at once, and checks nearly as fast")
+        event("engine picked", engine=TRANSFORMERS, because="it begins at once")
         return TRANSFORMERS
     if not installed.is_installed():
         event("engine picked", engine=TRANSFORMERS, because="vllm is not installed")

