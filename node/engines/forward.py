@@ -37,7 +37,9 @@ class Forward:
 
     def hidden(self, ids_BQ: torch.Tensor, positions_BQ: torch.Tensor, cache: KeyValues) -> torch.Tensor:
         """What enters the output layer, (B, Q, H) bfloat16."""
-        result = self._decoder(input_ids=ids_BQ, position_ids=positions_BQ, use_cache=False, cache=cache)
+        result = self._decoder(
+            input_ids=ids_BQ, position_ids=positions_BQ, use_cache=False, return_dict=True, cache=cache
+        )
         hidden_BQH = result.last_hidden_state
         assert isinstance(hidden_BQH, torch.Tensor)
         return hidden_BQH

@@ -17,12 +17,13 @@ from safetensors import SafetensorError, safe_open
 from node import widening
 from node.engines.cache import ATTENTION, attention
 from node.engines.changes import Change
-from node.engines.stored import Shapes, read_config, stored_shapes, weight_files
+from node.engines.stored import Shapes, read_config, require_sizes, stored_shapes, weight_files
 from node.errors import EngineError
 
 # What libraries raise for files and configurations that are not what they should be.
 BUILD_ERRORS = (
     OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError, SafetensorError,
+    ArithmeticError,  # sizes of 0
     AssertionError,  # torch, of a device that it is not built for
 )  # fmt: skip
 
@@ -36,7 +37,7 @@ def build(folder: Path, device: torch.device) -> Any:
     import transformers
     from huggingface_hub.errors import StrictDataclassError
 
-    read_config(folder)
+    require_sizes(folder, read_config(folder), stored_shapes(folder))
     transformers.AttentionInterface.register(ATTENTION, attention)
     try:
         config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -105,7 +106,7 @@ def require_tensors(folder: Path, wanted: Shapes) -> None:
     if wrong:
         name = wrong[0]
         raise EngineError(
-            f"{folder}: {len(wrong)} tensors are not those of the configuration; first {name}: "
+            f"{folder}: {len(wrong)} tensors are not those of the configuration; first {name[:80]}: "
             f"found {found.get(name, 'none')}, wanted {wanted.get(name, 'none')}"
         )
 

@@ -30,16 +30,22 @@ class CausalModel:
 
         logging.disable_progress_bar()
         try:
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
+            loaded: Any
+            loaded, report = AutoModelForCausalLM.from_pretrained(
                 folder,
                 dtype=torch.bfloat16,
                 attn_implementation="sdpa",
                 local_files_only=True,
                 use_safetensors=True,
                 trust_remote_code=False,
+                output_loading_info=True,
             )
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise EngineError(f"the model in {folder} does not load for training: {error}") from error
+        if made_up := sorted(report["missing_keys"]):  # which transformers fills with random values
+            raise EngineError(
+                f"the model in {folder} lacks {len(made_up)} tensors in the files that are read, {made_up[0]} for one"
+            )
         _require_trainable(loaded.config, loaded.get_output_embeddings())
         self.module: nn.Module = loaded.to(device).eval()
         if device == "cpu" and widening.NEEDED:
@@ -62,6 +68,7 @@ class CausalModel:
             position_ids=batch.positions.to(self._device),
             attention_mask=None if batch.mask is None else batch.mask.to(self._device),
             use_cache=False,
+            return_dict=True,
         ).last_hidden_state
         return cast(Tensor, states_RLH[batch.rows, batch.columns])
 

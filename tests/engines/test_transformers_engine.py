@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,7 @@ def test_another_configuration_is_built_anew(tiny_folder: Path, tmp_path: Path) 
         {"auto_map": {"AutoModelForCausalLM": "evil.Model"}},
         {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"},
         {"architectures": ["LlamaForCausalLM", "LlamaModel"]},
+        {"architectures": [["LlamaForCausalLM"]]},
         {"hidden_size": "many"},
         {"sliding_window": 4},
         {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 4},
@@ -276,6 +278,21 @@ def test_another_configuration_is_built_anew(tiny_folder: Path, tmp_path: Path) 
         {"layer_types": ["full_attention", "sliding_attention"]},
         {"layer_types": "sliding_attention"},
         {"quantization_config": {"quant_method": "fp8"}},
+        {"logit_scale": 3.0},
+        {"model_type": "gemma"},
+        {"model_type": "granite", "logits_scaling": 4.0},
+        {"qk_norm": True},
+        {"is_causal": False},
+        {"hidden_act": "gelu"},
+        {"transformers_weights": "/etc/passwd"},
+        {"max_position_embeddings": -1},
+        {"max_position_embeddings": 10**8},
+        {"hidden_size": 10**9},
+        {"vocab_size": 4 * 10**7},
+        {"intermediate_size": 10**9},
+        {"num_hidden_layers": 10**6},
+        {"num_attention_heads": 0},
+        {"num_key_value_heads": 0},
     ],
 )
 def test_configurations_that_cannot_be_run_are_errors(
@@ -285,8 +302,18 @@ def test_configurations_that_cannot_be_run_are_errors(
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | change))
 
+    began = time.monotonic()
     with pytest.raises(EngineError):
         loaded(folder)
+    assert time.monotonic() - began < 20  # and no model of that size was begun
+
+
+def test_a_configuration_may_want_tuples(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "return_dict": False}))
+
+    assert loaded(folder).generate(SEED, PROMPTS, quiet) == loaded(tiny_folder).generate(SEED, PROMPTS, quiet)
 
 
 @pytest.mark.parametrize(

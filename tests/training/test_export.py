@@ -1,12 +1,13 @@
 import hashlib
 import json
+import shutil
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from node.errors import ConfigError, StoreError
+from node.errors import ConfigError, EngineError, StoreError
 from node.training.export import export
 from node.training.hyper import Hyper
 from node.training.step import Learner
@@ -18,6 +19,19 @@ def ignore(done, total):
 
 def digests(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_a_base_whose_index_names_half_its_files_is_refused_and_not_filled_by_chance(base, tmp_path):
+    shutil.copytree(base, tmp_path / "split")
+    tensors = sorted(load_file(base / "model.safetensors").items())
+    (tmp_path / "split" / "model.safetensors").unlink()
+    for number, part in enumerate((dict(tensors[:9]), dict(tensors[9:]))):
+        save_file(part, tmp_path / "split" / f"model-{number}.safetensors", {"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: "model-0.safetensors" for name, _ in tensors[:9]}}
+    (tmp_path / "split" / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    with pytest.raises(EngineError, match="lacks"):
+        Learner(tmp_path / "split", Hyper(1e-3), 1.0, threads=1)
 
 
 def test_an_untrained_model_is_the_base_byte_for_byte(base, tmp_path):

@@ -1,6 +1,7 @@
 """Weights that are swapped and patched in vLLM: bit for bit those of a fresh load, and what it computes with."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,6 +160,20 @@ def test_weights_in_several_files_are_loaded_from_all_of_them_whatever_an_index_
     record = run(settings(folder=str(folder)), [(0, "digest", ())])
 
     assert record.values[0] == fresh(other_folder).weights_digest()
+
+
+def test_what_lies_beside_the_configuration_is_not_heeded(
+    run: Run, settings: MakeSettings, reference: TransformersEngine, tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    (folder / "modules.json").write_text(
+        '[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.Pooling"}]'
+    )
+    (folder / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "FP8"}}')
+
+    record = run(settings(folder=str(folder)), [(0, "generate", (1, SEED, ROWS))])
+
+    require_sampled(reference, SEED, ROWS, record.answers[1])
 
 
 def test_a_file_that_vanished_after_it_was_checked_is_an_error(

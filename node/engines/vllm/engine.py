@@ -12,7 +12,7 @@ from hashing.errors import HashingError
 from hashing.sampling import key_of
 from node.engines.base import Policy, Prompt
 from node.engines.changes import Change, require_fit
-from node.engines.stored import Shapes, read_config, stored_shapes
+from node.engines.stored import Shapes, read_config, require_sizes, stored_shapes
 from node.engines.vllm.messages import (
     Generate,
     Order,
@@ -89,6 +89,7 @@ class VllmEngine:
             EngineError: they are not what is loaded, for the reason that it names.
         """
         config, shapes = read_config(folder), stored_shapes(folder)
+        require_sizes(folder, config, shapes)
         if self._alive and config == self._config:
             if shapes != self._shapes:
                 raise EngineError(f"{folder}: tensors are not those of the configuration")

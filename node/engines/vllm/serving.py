@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from vllm.v1.engine.llm_engine import LLMEngine
 
 from node.engines.base import Prompt
 from node.engines.changes import Change
+from node.engines.stored import read_config
 from node.engines.vllm.messages import Ready, Settings
 from node.engines.vllm.sharing import share_prompts
 from node.engines.vllm.traces import Proven
@@ -56,7 +58,7 @@ class Batch:
     def __init__(self, settings: Settings) -> None:
         """Loads the model, which takes from seconds to minutes. Raises: whatever vLLM does."""
         self._policy = settings.policy
-        self._engine = LLMEngine.from_engine_args(engine_args(settings))
+        self._engine = started(settings)
         share_prompts(self._engine.engine_core.engine_core.scheduler.kv_cache_manager)
         self._jobs: dict[int, Job] = {}
         self._job_of: dict[str, int] = {}
@@ -70,7 +72,8 @@ class Batch:
         device = torch.cuda.get_device_name() if current_platform.is_cuda_alike() else "cpu"
         model = self._engine.vllm_config.model_config
         name = f"vllm {vllm.__version__}, torch {torch.__version__}, {device}"
-        return Ready(name, model.get_vocab_size(), model.max_model_len)
+        positions = min(model.max_model_len, model.hf_config.max_position_embeddings)  # more where rope is scaled
+        return Ready(name, model.get_vocab_size(), positions)
 
     @property
     def busy(self) -> bool:
@@ -174,6 +177,14 @@ class Batch:
         return self._engine.collective_rpc(method, args=args)[0]
 
 
+def started(settings: Settings) -> LLMEngine:
+    """Of a folder of its own that holds the configuration alone: vLLM heeds other files beside one, as sentence models'
+    and quantisers' are."""
+    with TemporaryDirectory(prefix="vllm-") as own:
+        (Path(own) / "config.json").write_bytes(read_config(Path(settings.folder)))
+        return LLMEngine.from_engine_args(engine_args(replace(settings, folder=own)))
+
+
 def engine_args(settings: Settings) -> EngineArgs:
     """How vLLM is asked to run: bfloat16 as it is, no code of the model's folder, nothing sampled but what is asked."""
     return EngineArgs(
@@ -182,6 +193,7 @@ def engine_args(settings: Settings) -> EngineArgs:
         load_format="dummy",  # a swap follows: what is read first and what later is the same, whatever an index names
         trust_remote_code=False,
         skip_tokenizer_init=True,
+        runner="generate",
         generation_config="vllm",
         max_model_len=settings.max_sequence,
         max_num_seqs=settings.batch_rows,
