@@ -26,7 +26,7 @@ from node.shards.store import CheckpointStore
 CHUNKS_AT_ONCE = 2
 SHARE_SECONDS = 60.0  # for one holder to give a small file: 10 s until it has a place in its uplink, 42 s for 4 MiB
 CHUNK_SECONDS = 60.0  # without a single new one, before the next holder's word is taken; for a line of 140 kB/s
-# A file that comes more slowly is left for now; what came of it stays.
+# A file that comes more slowly is left; what came of it stays.
 LEAST_SECONDS, LEAST_BYTES_PER_SECOND = 60.0, 500e3
 
 

@@ -103,7 +103,7 @@ class Exchange:
     def _listed(self, usable: list[str]) -> Flight | None:
         """Half the requests are for this node's own part as long as others offer theirs, so that both go on.
 
-        What nobody can be asked for now comes up again when it is sorted anew.
+        What nobody can be asked for comes up again when it is sorted anew.
         """
         own = sum(flight.kind is Kind.OWN for flight in self.flying)
         first, second = (Kind.OWN, Kind.OFFERED) if own < self.pace.parallel // 2 else (Kind.OFFERED, Kind.OWN)

@@ -62,7 +62,7 @@ def test_a_widened_model_keeps_its_parameters_and_what_it_computes() -> None:
     widen(wide)
 
     assert [type(module) for module in wide] == [Widened, torch.nn.SiLU, Widened]
-    assert all(now is before for now, before in zip(wide.parameters(), parameters, strict=True))
+    assert all(new is old for new, old in zip(wide.parameters(), parameters, strict=True))
     torch.testing.assert_close(wide(random(16, 96)), plain(random(16, 96)), rtol=0.02, atol=0.02)
 
 
